@@ -1,0 +1,15 @@
+"""What every test shares: the processor as device, and examples drawn the same way on every run."""
+
+from __future__ import annotations
+
+import os
+
+from hypothesis import settings
+
+# Set before JAX is first imported; the tests ask for no accelerator.
+os.environ.setdefault("JAX_PLATFORMS", "cpu")
+
+# No test asserts a time, so no example has a deadline. HYPOTHESIS_PROFILE=explore draws new examples each run.
+settings.register_profile("repeatable", deadline=None, derandomize=True)
+settings.register_profile("explore", deadline=None, max_examples=1000)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))
