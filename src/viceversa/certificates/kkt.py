@@ -1,0 +1,124 @@
+"""The core certificate: the inequalities behind the word `solved`, recomputed at the point."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, PyTree
+
+from viceversa import precision
+from viceversa.certificates.residuals import Residuals, Scales, constraint_slopes, residuals
+from viceversa.problem import MisspecifiedVI
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """What holds at a point, with the words for it. `relative` parts at most tol are what `solved` means."""
+
+    kkt_residual: float
+    infeasibility: float
+    relative: dict[str, float]
+    constraint_values: np.ndarray
+    violated: tuple[str, ...]
+    learning_error: float
+    learning_provenance: str
+    tol: float
+
+    @property
+    def holds(self) -> bool:
+        """Whether every inequality of `solved` holds (the learning one as surely as its constants)."""
+        return max(self.relative.values()) <= self.tol
+
+    def __str__(self) -> str:
+        rows = [f"{'condition':<17}{'relative':>10}   needed   verdict"]
+        for part, value in self.relative.items():
+            rows.append(
+                f"{part:<17}{value:>10.2e}   {self.tol:.0e}    {'holds' if value <= self.tol else 'FAILS'}"
+            )
+        learned = f"‖θ − θ*‖ ≤ {self.learning_error:.2e} (μ_H and L_H {self.learning_provenance})"
+        violated = ", ".join(self.violated[:5]) + (" ..." if len(self.violated) > 5 else "")
+        rows.append(
+            f"KKT residual {self.kkt_residual:.2e}; infeasibility 1ᵀ[f]₊ {self.infeasibility:.2e}; {learned}"
+        )
+        rows.append(f"violated constraints: {violated or 'none'}")
+        return "\n".join(rows)
+
+
+def certify(
+    problem: MisspecifiedVI,
+    x: Any,
+    multiplier: Any = None,
+    theta: Any = None,
+    *,
+    x0: Any = None,
+    theta0: Any = None,
+    tol: float = 1e-8,
+) -> Certificate:
+    """What can be proved about a point from anywhere, another solver included.
+
+    `theta` may be left out when it is known. `x0` is where relative units are taken (default: P_X(0)).
+
+    Example:
+        >>> import numpy as np, viceversa as vv
+        >>> problem = vv.MisspecifiedVI(lambda x, t: x - t, set=vv.Box([0.0], [1.0]), learning=vv.Known(0.5))
+        >>> vv.certify(problem, [0.5]).holds
+        True
+    """
+    x = problem.check_x("x", x)
+    multiplier = np.zeros(problem.n_constraints) if multiplier is None else multiplier
+    multiplier = problem.check_multiplier("multiplier", multiplier)
+    if theta is None:
+        theta = problem.learning.set.interior_point()
+    theta = problem.check_theta("theta", theta)
+    with precision.double():
+        start = jnp.asarray(np.zeros(problem.shape) if x0 is None else problem.check_x("x0", x0))
+        start = problem.set.project(start) if x0 is None else start
+        theta_start = theta if theta0 is None else problem.check_theta("theta0", theta0)
+        run = _evaluate if problem.runs_on_host else _evaluate_compiled
+        found, values, units = jax.tree.map(
+            np.asarray, run(problem, x, multiplier, theta, start, theta_start)
+        )
+    return build_certificate(problem, found, values, units, tol)
+
+
+def build_certificate(
+    problem: MisspecifiedVI, found: Residuals, values: np.ndarray, units: np.ndarray, tol: float
+) -> Certificate:
+    """Words and names for computed residuals; a constraint is violated when f_j > tol·f̂_j (its `units`)."""
+    relative = {part: float(value) for part, value in found.relative._asdict().items()}
+    worst_first = np.argsort(-values)
+    violated = tuple(problem.constraint_names[j] for j in worst_first if values[j] > tol * units[j])
+    return Certificate(
+        kkt_residual=float(found.kkt),
+        infeasibility=float(found.infeasibility),
+        relative=relative,
+        constraint_values=values,
+        violated=violated,
+        learning_error=float(found.learning_error),
+        learning_provenance=problem.learning.provenance,
+        tol=tol,
+    )
+
+
+def _evaluate(
+    problem: MisspecifiedVI, x: Array, lam: Array, theta: PyTree, x0: Array, theta0: PyTree
+) -> tuple[Residuals, Array, Array]:
+    x, lam, x0 = jnp.asarray(x), jnp.asarray(lam), jnp.asarray(x0)
+    theta, theta0 = jax.tree.map(jnp.asarray, (theta, theta0))
+    F, f, _ = problem.at(theta0)
+    scales = Scales(
+        x0=x0,
+        F=jnp.max(jnp.abs(F(x0)), initial=0.0),
+        f_start=jnp.abs(f(x0)),
+        f_slope=constraint_slopes(problem, x, x0, theta),
+    )
+    units = jnp.maximum(scales.f_start, scales.f_slope)
+    return residuals(problem, x, lam, theta, scales), problem.at(theta).f(x), units
+
+
+_evaluate_compiled = eqx.filter_jit(_evaluate)

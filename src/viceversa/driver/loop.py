@@ -1,0 +1,112 @@
+"""The compiled loop over a scheme's steps, with metrics only on the recording grid."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Int, PyTree
+
+from viceversa.certificates.residuals import Scales, start_scales
+from viceversa.driver.recording import Row, Truth, measure
+from viceversa.methods.base import Info
+from viceversa.numerics import all_finite, while_loop
+from viceversa.problem import MisspecifiedVI
+from viceversa.schemes.base import Scheme
+
+RUNNING, REACHED, NONFINITE, DIVERGED = 0, 1, 2, 3
+_DIVERGED = 1e12  # an unbounded iterate this many times larger than where it started
+
+
+class Progress(eqx.Module):
+    """The loop's state: the scheme's, the iteration, the last step's info, and why it should stop."""
+
+    scheme: Any
+    k: Int[Array, ""]
+    info: Info
+    verdict: Int[Array, ""]
+
+
+def start(problem: MisspecifiedVI, scheme: Scheme, x0: Array, theta0: PyTree, lam0: Array, key: Array):
+    """The state before the first step and the scales that `tol` refers to."""
+    x0, theta0, lam0 = jax.tree.map(jnp.asarray, (x0, theta0, lam0))
+    state = scheme.init(problem, x0, theta0, lam0, key)
+    info = Info(step_size=jnp.zeros(()), penalty=jnp.zeros(()))
+    progress = Progress(scheme=state, k=jnp.asarray(0), info=info, verdict=jnp.asarray(RUNNING))
+    return progress, start_scales(problem, x0, theta0)
+
+
+def advance(problem: MisspecifiedVI, scheme: Scheme, progress: Progress, until) -> Progress:
+    """Steps until iteration `until`."""
+
+    def one_step(now: Progress) -> Progress:
+        state, info = scheme.step(problem, now.scheme)
+        return Progress(scheme=state, k=now.k + 1, info=info, verdict=now.verdict)
+
+    return while_loop(lambda now: now.k < until, one_step, progress, on_host=problem.runs_on_host)
+
+
+def look(
+    problem: MisspecifiedVI,
+    scheme: Scheme,
+    progress: Progress,
+    scales: Scales,
+    tol,
+    truth: Truth | None,
+    keep_points: bool,
+) -> tuple[Progress, Row]:
+    """Metrics of the current point, and whether they say stop."""
+    point = scheme.output(progress.scheme)
+    row, found = measure(problem, point, progress.info, scales, truth, keep_points)
+    reached = (found.worst() <= tol) & (tol > 0)
+    finite = all_finite((point, found))
+    size = jnp.max(jnp.abs(point.x), initial=0.0)
+    width = jnp.max(jnp.where(jnp.isfinite(problem.x_width), problem.x_width, 0.0), initial=0.0)
+    usual = 1.0 + jnp.max(jnp.abs(scales.x0), initial=0.0) + width
+    verdict = jnp.where(reached, REACHED, jnp.where(size > _DIVERGED * usual, DIVERGED, RUNNING))
+    verdict = jnp.where(finite, verdict, NONFINITE)
+    return eqx.tree_at(lambda now: now.verdict, progress, verdict), row
+
+
+@eqx.filter_jit
+def run_fused(
+    problem: MisspecifiedVI,
+    scheme: Scheme,
+    progress: Progress,
+    scales: Scales,
+    grid: Int[Array | np.ndarray, " R"],
+    tol,
+    truth: Truth | None,
+    keep_points: bool,
+) -> tuple[Progress, Row, Int[Array, ""]]:
+    """All segments of the grid in one program: no host visit between the start and the answer."""
+    n_rows = grid.shape[0]
+    empty = jax.eval_shape(lambda p: look(problem, scheme, p, scales, tol, truth, keep_points)[1], progress)
+    rows = jax.tree.map(lambda leaf: jnp.zeros((n_rows, *leaf.shape), leaf.dtype), empty)
+
+    def segment(carry):
+        now, rows, n = carry
+        now = advance(problem, scheme, now, grid[n])
+        now, row = look(problem, scheme, now, scales, tol, truth, keep_points)
+        rows = jax.tree.map(lambda column, value: column.at[n].set(value), rows, row)
+        return now, rows, n + 1
+
+    def unfinished(carry) -> Array:
+        now, _, n = carry
+        return (n < n_rows) & (now.verdict == RUNNING)
+
+    return jax.lax.while_loop(unfinished, segment, (progress, rows, jnp.asarray(0)))
+
+
+start_compiled = eqx.filter_jit(start)
+advance_compiled = eqx.filter_jit(advance)
+look_compiled = eqx.filter_jit(look)
+
+
+@eqx.filter_jit
+def step_compiled(problem: MisspecifiedVI, scheme: Scheme, state: Any) -> tuple[Any, Info]:
+    """One step, for `iterate`."""
+    return scheme.step(problem, state)

@@ -1,0 +1,232 @@
+"""A user's functions as the solver sees them: traced once, checked once, their data held as arrays.
+
+Three kinds of function are accepted for F(x, θ) and f(x, θ):
+* an Equinox module with `__call__` (its arrays are arguments of the compiled program already);
+* a plain function in JAX or NumPy style: traced to a program whose captured arrays become arguments;
+* a `Callback`: Python that JAX cannot trace (a simulator), which runs in a host loop.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.core
+import jax.numpy as jnp
+import numpy as np
+from jax.extend import core as jax_core
+from jax.interpreters import partial_eval
+from jaxtyping import Array, PyTree
+
+from viceversa import precision
+from viceversa.errors import InputError, PrecisionWarning, UserFunctionError
+from viceversa.numpy_style import in_numpy_style
+
+_NUMPY_NEEDED = (jax.errors.TracerArrayConversionError,)
+_CONTROL_FLOW = (
+    jax.errors.TracerBoolConversionError,
+    jax.errors.TracerIntegerConversionError,
+    jax.errors.ConcretizationTypeError,
+)
+
+
+class Program(eqx.Module):
+    """A user's function as a traced program: `jaxpr` is its text, `data` the arrays it closed over."""
+
+    data: list[np.ndarray]
+    jaxpr: Any = eqx.field(static=True)
+    out_tree: Any = eqx.field(static=True)
+    name: str = eqx.field(static=True)
+
+    def __call__(self, *args: PyTree) -> PyTree:
+        flat = jax.tree.leaves(args)
+        return jax.tree.unflatten(self.out_tree, jax.core.eval_jaxpr(self.jaxpr, self.data, *flat))
+
+
+class Callback(eqx.Module):
+    """Python that JAX cannot trace, as F(x, θ) or f(x, θ); called with NumPy arrays, on the host only."""
+
+    function: Callable = eqx.field(static=True)
+    pullback: Callable | None = eqx.field(static=True, default=None)
+    name: str = eqx.field(static=True, default="callback")
+
+    def __call__(self, x: Array, theta: PyTree) -> Array:
+        return jnp.asarray(self._call("", self.function, x, theta))
+
+    def vjp(self, x: Array, theta: PyTree) -> tuple[Array, Callable[[Array], Array]]:
+        """(f(x, θ), w ↦ Jf(x, θ)ᵀ w), the second from the user's `vjp`."""
+        assert self.pullback is not None
+        pullback = self.pullback
+        return self(x, theta), lambda w: jnp.asarray(self._call(" vjp", pullback, x, theta, w)).reshape(
+            x.shape
+        )
+
+    def _call(self, part: str, function: Callable, *args: PyTree) -> np.ndarray:
+        if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(args)):
+            raise UserFunctionError(
+                f"{self.name}{part}: a callback cannot run inside a compiled program. "
+                "Use solve or iterate (they run callbacks in a host loop), or write it with numpy or jax.numpy."
+            )
+        host = jax.tree.map(np.asarray, args)
+        try:
+            return np.asarray(function(*host), dtype=np.float64)
+        except Exception as error:
+            raise _raised(f"{self.name}{part}", function, host, error) from error
+
+
+def callback_operator(fn: Callable) -> Callback:
+    """F(x, θ) computed by Python that JAX cannot trace; it receives and returns NumPy arrays."""
+    _require_callable("callback_operator: fn", fn)
+    return Callback(function=fn, name="operator")
+
+
+def callback_constraints(fn: Callable, vjp: Callable) -> Callback:
+    """f(x, θ) computed by Python that JAX cannot trace, with `vjp(x, theta, w)` = Jf(x, θ)ᵀ w, of x's shape."""
+    _require_callable("callback_constraints: fn", fn)
+    _require_callable("callback_constraints: vjp", vjp)
+    return Callback(function=fn, pullback=vjp, name="constraints")
+
+
+def runs_on_host(*functions: Any) -> bool:
+    """Whether any of these is a callback, so that the whole solve must run in a host loop."""
+    return any(isinstance(function, Callback) for function in functions)
+
+
+def trace(name: str, function: Any, *likes: PyTree) -> Any:
+    """The user's `function` in the form the solver calls, checked to run on arrays shaped like `likes`.
+
+    An Equinox module or a callback is kept as it is; anything else becomes a `Program`.
+    """
+    _require_callable(name, function)
+    if isinstance(function, Callback):
+        return eqx.tree_at(lambda c: c.name, function, name, is_leaf=lambda n: n is None)
+    with precision.double():
+        avals = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(np.shape(leaf), np.float64), likes)
+        closed, out_tree, is_jax_style = _trace_either_style(name, function, avals)
+        if is_jax_style and isinstance(function, (eqx.Module, jax.tree_util.Partial)):
+            return function
+        data = [np.asarray(const) for const in closed.consts]
+    _warn_about_single_precision(name, data)
+    return Program(data=data, jaxpr=closed.jaxpr, out_tree=out_tree, name=name)
+
+
+def output_like(function: Any, *likes: PyTree) -> Any:
+    """Shapes and types of what a traced function returns (a callback is called once, at these points)."""
+    with precision.double():
+        if isinstance(function, Callback):
+            value = function(*jax.tree.map(jnp.asarray, likes))
+            return jax.ShapeDtypeStruct(value.shape, value.dtype)
+        avals = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(np.shape(leaf), np.float64), likes)
+        return jax.eval_shape(function, *avals)
+
+
+def is_affine_in(function: Callable, argument: int, *likes: PyTree) -> bool:
+    """Whether the Jacobian in one argument provably does not depend on that argument.
+
+    The proof is the program of the Jacobian itself: after dead code is removed it no longer reads
+    the argument. `False` means "not proved".
+    """
+    with precision.double():
+        avals = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(np.shape(leaf), np.float64), likes)
+
+        def derivative(direction, *args):
+            def along(value):
+                return function(*args[:argument], value, *args[argument + 1 :])
+
+            return jax.jvp(along, (args[argument],), (direction,))[1]
+
+        closed = jax.make_jaxpr(derivative)(avals[argument], *avals)
+        _, used = partial_eval.dce_jaxpr(closed.jaxpr, [True] * len(closed.jaxpr.outvars))
+        n_leaves = [len(jax.tree.leaves(aval)) for aval in avals]
+        start = n_leaves[argument] + sum(n_leaves[:argument])
+        return not any(used[start : start + n_leaves[argument]])
+
+
+def _trace_either_style(
+    name: str, function: Callable, avals: tuple
+) -> tuple[jax_core.ClosedJaxpr, Any, bool]:
+    """Trace as JAX first; if NumPy asks for numbers that are not there yet, trace with stand-ins."""
+    try:
+        return *_make_jaxpr(function, avals), True
+    except _NUMPY_NEEDED:
+        pass
+    except Exception as error:
+        raise _raised(name, function, avals, error) from error
+    try:
+        return *_make_jaxpr(in_numpy_style(function), avals), False
+    except Exception as error:
+        raise _raised(name, function, avals, error) from error
+
+
+def _make_jaxpr(function: Callable, avals: tuple) -> tuple[jax_core.ClosedJaxpr, Any]:
+    closed, shape = jax.make_jaxpr(function, return_shape=True)(*avals)
+    return closed, jax.tree.structure(shape)
+
+
+def _raised(name: str, function: Callable, args: tuple, error: Exception) -> UserFunctionError:
+    if isinstance(error, UserFunctionError):
+        return error
+    given = ", ".join(_describe(arg) for arg in args)
+    called = getattr(function, "__name__", type(function).__name__)
+    if isinstance(error, _NUMPY_NEEDED):
+        why = (
+            "needs the numbers themselves, which do not exist while the function is being compiled. "
+            "Use numpy or jax.numpy functions on whole arrays, or pass it through vv.callback_operator / "
+            "vv.callback_constraints"
+        )
+    elif isinstance(error, _CONTROL_FLOW):
+        why = (
+            "decides with `if`, `int` or a loop bound on a value that does not exist while the function is being "
+            "compiled. Use np.where or jax.numpy.where, or vv.callback_operator / vv.callback_constraints"
+        )
+    else:
+        why = f"raised {type(error).__name__}: {str(error).splitlines()[0] if str(error) else 'no message'}"
+    return UserFunctionError(f"{name}: your function {called}({given}) {why}.")
+
+
+def _describe(value: PyTree) -> str:
+    leaves = jax.tree.leaves(value)
+    if len(leaves) == 1 and value is leaves[0]:
+        return f"array{list(np.shape(value))}"
+    return str(jax.tree.map(lambda leaf: f"array{list(np.shape(leaf))}", value))
+
+
+def _require_callable(name: str, function: Any) -> None:
+    if not callable(function):
+        raise InputError(f"{name} is {type(function).__name__}; a function of (x, theta) is needed.")
+
+
+def _warn_about_single_precision(name: str, data: list[np.ndarray]) -> None:
+    single = [array for array in data if array.dtype == np.float32]
+    if single:
+        shapes = ", ".join(str(array.shape) for array in single)
+        warnings.warn(
+            f"{name} closes over float32 arrays of shape {shapes}, so the answer has about 7 digits. "
+            "Keep the data as NumPy float64 arrays (jnp arrays made outside a float64 scope are float32).",
+            PrecisionWarning,
+            stacklevel=4,
+        )
+
+
+def vjp(function: Any, x: Array, theta: PyTree) -> tuple[Array, Callable[[Array], Array]]:
+    """(f(x, θ), w ↦ Jf(x, θ)ᵀ w) for a traced function or a callback: one evaluation and its pullback."""
+    if isinstance(function, Callback):
+        return function.vjp(x, theta)
+    value, pullback = jax.vjp(lambda at: function(at, theta), x)
+    return value, lambda w: pullback(w)[0]
+
+
+__all__ = [
+    "Callback",
+    "Program",
+    "callback_constraints",
+    "callback_operator",
+    "is_affine_in",
+    "output_like",
+    "runs_on_host",
+    "trace",
+    "vjp",
+]

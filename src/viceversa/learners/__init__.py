@@ -1,0 +1,7 @@
+"""Learners: how θ moves. The paper's line 7 is `ProjectedGradient`; any linearly convergent one will do."""
+
+from viceversa.learners.base import Learner
+from viceversa.learners.extragradient import ExtragradientLearner
+from viceversa.learners.projected_gradient import ProjectedGradient
+
+__all__ = ["ExtragradientLearner", "Learner", "ProjectedGradient"]

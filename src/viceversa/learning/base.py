@@ -1,0 +1,74 @@
+"""The contract of the learning side: an operator H on a set Θ, and what is known about it."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Literal, NamedTuple
+
+import equinox as eqx
+import numpy as np
+from jaxtyping import Array, PyTree
+
+from viceversa.sets.base import ConvexSet
+
+Provenance = Literal["exact", "certified", "declared", "estimated"]
+
+
+class Modulus(NamedTuple):
+    """μ_H and L_H, where they come from, and whether H is the gradient of a function."""
+
+    mu: float
+    lipschitz: float
+    provenance: Provenance
+    is_gradient: bool
+
+
+class Learning(eqx.Module):
+    """The secondary VI: θ* in Θ with H(θ*)ᵀ(ϑ − θ*) ≥ 0 for all ϑ in Θ. Subclasses are final."""
+
+    set: eqx.AbstractVar[ConvexSet]
+    mu: eqx.AbstractVar[np.ndarray]
+    lipschitz: eqx.AbstractVar[np.ndarray]
+    provenance: eqx.AbstractVar[Provenance]
+    is_gradient: eqx.AbstractVar[bool]
+
+    @abstractmethod
+    def operator(self, theta: PyTree, x: Array | None = None) -> PyTree:
+        """H(θ), of θ's structure."""
+
+    @property
+    def is_known(self) -> bool:
+        """Whether θ is given, so that there is nothing to learn."""
+        return False
+
+    def modulus(self) -> Modulus:
+        """μ_H and L_H with their provenance."""
+        return Modulus(float(self.mu), float(self.lipschitz), self.provenance, self.is_gradient)
+
+    def default_rate(self):
+        """The η with the best proved contraction: 2/(μ + L) for gradients, μ/L² otherwise (THEORY.md §1)."""
+        if self.is_gradient:
+            return 2.0 / (self.mu + self.lipschitz)
+        return self.mu / self.lipschitz**2
+
+    def contraction(self, rate: float) -> float:
+        """The factor q with ‖θ_{k+1} − θ*‖ ≤ q ‖θ_k − θ*‖ for the projected step of size `rate`."""
+        mu, lipschitz = float(self.mu), float(self.lipschitz)
+        if self.is_gradient:
+            return max(abs(1.0 - rate * mu), abs(1.0 - rate * lipschitz))
+        return float(np.sqrt(max(1.0 - 2.0 * rate * mu + (rate * lipschitz) ** 2, 0.0)))
+
+    def rate_for(self, contraction: float) -> float:
+        """The smallest η whose proved factor is `contraction` (slower learning than the default, on purpose)."""
+        from viceversa.errors import InputError
+
+        best = self.contraction(float(self.default_rate()))
+        if not best <= contraction < 1.0:
+            raise InputError(
+                f"contraction: {contraction} was asked for; one projected step on this H can be given any factor "
+                f"in [{best:.6g}, 1). Choose one there."
+            )
+        mu, lipschitz = float(self.mu), float(self.lipschitz)
+        if self.is_gradient:
+            return (1.0 - contraction) / mu
+        return (mu - np.sqrt(max(mu**2 - lipschitz**2 * (1.0 - contraction**2), 0.0))) / lipschitz**2

@@ -1,0 +1,207 @@
+"""Algorithm 1 without constants: step and penalty found along the way by an acceptance test."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int, PyTree
+
+from viceversa import numerics
+from viceversa.methods.base import Info, Method, OracleCounts, check_learning, fraction
+from viceversa.numerics import positive_part, safe_divide
+from viceversa.problem import MisspecifiedVI
+
+_SHRINK = 0.7  # THEORY.md B.4: a refused step is multiplied by this
+_GROW = 1.2  # and the next iteration starts from this much more
+_MAX_TESTS = 100  # 0.7^100 ≈ 3e-16: beyond it the step is below rounding
+_GAMMA_RANGE = 1e6  # B.4: γ_max = 10⁶ γ_0; the proof needs some cap
+_FREEZE = 1e-9  # B.4: below this relative movement the tests only see rounding
+_PENALTY_SHARE = 0.2  # γρ‖Jf‖² at the start; the test allows ½ − ν = ¼
+
+
+class AdaptiveState(eqx.Module):
+    """k, x_k, λ_k, F(x_{k−1}, θ_{k−1}), γ_{k−1}, the primal weights s, and what the safeguards remember."""
+
+    k: Int[Array, ""]
+    x: Float[Array, "..."]
+    lam: Float[Array, " J"]
+    F_prev: Float[Array, "..."]
+    gamma: Float[Array, ""]
+    gamma_max: Float[Array, ""]
+    weight: Float[Array, " J"]
+    x_start: Float[Array, "..."]
+    moved: Bool[Array, ""]
+    n_tests: Int[Array, ""]
+
+
+class _Trial(NamedTuple):
+    gamma: Array
+    x: Array
+    f: Array
+    accepted: Array
+    n_tests: Array
+
+
+class AdaptiveAugmentedLagrangian(Method):
+    """Algorithm 1 with steps found by a test, for monotone F and convex f; no constant is asked for.
+
+        ρ_k     = s γ_k                                                                             (1)
+        x_{k+1} = P_X[x_k − γ_k (F_k + Jf(x_k, θ_k)ᵀ[ρ_k f(x_k, θ_k) + λ_k]₊) − γ_{k−1}(F_k − F_{k−1})]  (2)
+        accept γ_k if  γ_k ‖F(x_{k+1}, θ_k) − F_k‖ ≤ ν ‖Δ_k‖                                        (3a)
+                  and  γ_k ⟨∇ₓΦ(x_{k+1}) − ∇ₓΦ(x_k), Δ_k⟩ ≤ (½ − ν) ‖Δ_k‖²,  else γ_k ← 0.7 γ_k     (3b)
+        λ_{k+1} = [λ_k + ρ_k f(x_{k+1}, θ_k)]₊                                                      (4)
+
+    F_k = F(x_k, θ_k), Δ_k = x_{k+1} − x_k, ν = ¼. Averages are weighted by γ_k; they have the O(1/K) rate of
+    Algorithm 1 with only local Lipschitz continuity. Both tests use the same θ_k on both sides. The primal
+    weight s is one number per constraint, s_j = `weight`·0.2/(γ_0²‖∇f_j‖²), so that scaling a constraint
+    changes nothing.
+
+    Example:
+        >>> import viceversa as vv
+        >>> float(vv.AdaptiveAugmentedLagrangian().nu)
+        0.25
+    """
+
+    reference: ClassVar[str] = "dey2026misspecified, Alg. 1; malitsky2020forward, Sec. 3"
+    init_counts: ClassVar[OracleCounts] = OracleCounts(F=1, f=1)
+    step_counts: ClassVar[OracleCounts] = OracleCounts(F=1, f=1, pullback=1)
+
+    weight: np.ndarray
+    nu: np.ndarray
+    learning_rate: Any
+    learner: Any
+
+    def __init__(self, weight: float = 1.0, nu: float = 0.25, learning_rate=None, learner=None):
+        self.weight = fraction("AdaptiveAugmentedLagrangian: weight", weight, 0.0, np.inf)
+        self.nu = fraction("AdaptiveAugmentedLagrangian: nu", nu, 0.0, 0.5)
+        self.learner, self.learning_rate = check_learning(
+            "AdaptiveAugmentedLagrangian", learner, learning_rate
+        )
+
+    def init(self, problem: MisspecifiedVI, theta: PyTree, x0: Array, lam0: Array) -> AdaptiveState:
+        F, f, _ = problem.at(theta)
+        F_0 = F(x0)
+        gamma, n_tests = self._first_step(problem, theta, x0, F_0)
+        gradient_sq = _gradient_norms_sq(problem, f, x0)
+        return AdaptiveState(
+            k=jnp.asarray(0),
+            x=x0,
+            lam=lam0,
+            F_prev=F_0,
+            gamma=gamma,
+            gamma_max=_GAMMA_RANGE * gamma,
+            weight=safe_divide(self.weight * _PENALTY_SHARE, gamma**2 * gradient_sq, 1.0),
+            x_start=x0,
+            moved=jnp.asarray(True),
+            n_tests=n_tests,
+        )
+
+    def step(self, problem: MisspecifiedVI, theta: PyTree, state: AdaptiveState, key=None):
+        F, f, X = problem.at(theta)
+        F_x = F(state.x)
+        f_x, pullback = f.vjp(state.x)
+        reflected = state.gamma * (F_x - state.F_prev)
+        may_test = state.moved
+
+        def attempt(trial: _Trial) -> _Trial:
+            gamma = jnp.where(trial.n_tests == 0, trial.gamma, _SHRINK * trial.gamma)
+            rho = state.weight * gamma  # (1)
+            gradient = pullback(positive_part(rho * f_x + state.lam))
+            x_next = X.project(state.x - gamma * (F_x + gradient) - reflected)  # (2)
+            f_next, pullback_next = f.vjp(x_next)
+            gradient_next = pullback_next(positive_part(rho * f_next + state.lam))
+            delta = x_next - state.x
+            delta_sq = jnp.sum(delta * delta)
+            change = gamma * jnp.sqrt(jnp.sum(jnp.square(F(x_next) - F_x)))
+            smooth = change <= self.nu * jnp.sqrt(delta_sq)  # (3a)
+            convex = gamma * jnp.sum((gradient_next - gradient) * delta) <= (0.5 - self.nu) * delta_sq  # (3b)
+            return _Trial(gamma, x_next, f_next, (smooth & convex) | ~may_test, trial.n_tests + 1)
+
+        start = jnp.where(may_test, jnp.minimum(_GROW * state.gamma, state.gamma_max), state.gamma)
+        trial = _Trial(start, state.x, f_x, jnp.asarray(False), jnp.asarray(0))
+        trial = numerics.while_loop(
+            lambda t: ~t.accepted & (t.n_tests < _MAX_TESTS), attempt, trial, on_host=problem.runs_on_host
+        )
+        rho = state.weight * trial.gamma
+        lam_next = positive_part(state.lam + rho * trial.f)  # (4)
+        next_state = AdaptiveState(
+            k=state.k + 1,
+            x=trial.x,
+            lam=lam_next,
+            F_prev=F_x,
+            gamma=trial.gamma,
+            gamma_max=state.gamma_max,
+            weight=state.weight,
+            x_start=state.x_start,
+            moved=_moved(trial.x, state),
+            n_tests=state.n_tests + trial.n_tests,
+        )
+        return next_state, Info(step_size=trial.gamma, penalty=jnp.max(rho, initial=0.0))
+
+    def output(self, state: AdaptiveState) -> tuple[Array, Array]:
+        return state.x, state.lam
+
+    def ergodic(self, state: AdaptiveState):
+        return state.x, state.gamma
+
+    def counts(self, state: AdaptiveState, n_steps: int) -> OracleCounts:
+        n_tests = int(state.n_tests)
+        tested = OracleCounts(F=n_tests, f=n_tests, pullback=n_tests)
+        return self.init_counts + self.step_counts.times(n_steps) + tested
+
+    def _first_step(
+        self, problem: MisspecifiedVI, theta: PyTree, x0: Array, F_0: Array
+    ) -> tuple[Array, Array]:
+        """γ_0: from the step that crosses X, halved until F is seen to change slowly enough (3a)."""
+        F, _, X = problem.at(theta)
+        start = safe_divide(_reach(problem, x0), jnp.sqrt(jnp.sum(F_0 * F_0)), 1.0)
+
+        def too_long(carry) -> Array:
+            _, accepted, n_tests = carry
+            return ~accepted & (n_tests < _MAX_TESTS)
+
+        def halve(carry):
+            gamma, _, n_tests = carry
+            gamma = 0.5 * gamma
+            x_next = X.project(x0 - gamma * F_0)
+            change = jnp.sqrt(jnp.sum(jnp.square(F(x_next) - F_0)))
+            accepted = gamma * change <= self.nu * jnp.sqrt(jnp.sum(jnp.square(x_next - x0)))
+            return gamma, accepted, n_tests + 1
+
+        carry = (2.0 * start, jnp.asarray(False), jnp.asarray(0))
+        gamma, _, n_tests = numerics.while_loop(too_long, halve, carry, on_host=problem.runs_on_host)
+        return gamma, n_tests
+
+
+def _moved(x_next: Array, state: AdaptiveState) -> Array:
+    """Whether this step was longer than rounding, relative to where x is and how far it has come."""
+    scale_sq = jnp.maximum(jnp.sum(x_next * x_next), jnp.sum(jnp.square(x_next - state.x_start)))
+    return jnp.sum(jnp.square(x_next - state.x)) > _FREEZE**2 * scale_sq
+
+
+def _reach(problem: MisspecifiedVI, x0: Array) -> Array:
+    """How far it is across X: the norm of its widths, with 1 + |x_0| where it has none."""
+    width = jnp.broadcast_to(problem.x_width, x0.shape)
+    return jnp.sqrt(jnp.sum(jnp.square(jnp.where(jnp.isfinite(width), width, 1.0 + jnp.abs(x0)))))
+
+
+def _gradient_norms_sq(problem: MisspecifiedVI, f, x0: Array) -> Array:
+    """‖∇f_j(x_0)‖² for every j, never below (|f_j(x_0)| / size of X)², for constraints that are flat at x_0."""
+    f_x, pullback = f.vjp(x0)
+    indices = range(problem.n_constraints)
+    if not indices:
+        return f_x
+
+    def row(j) -> Array:
+        return jnp.sum(jnp.square(pullback(jnp.zeros_like(f_x).at[j].set(1.0))))
+
+    rows = (
+        jnp.stack([row(j) for j in indices])
+        if problem.runs_on_host
+        else jax.lax.map(row, jnp.arange(len(indices)))
+    )
+    return jnp.maximum(rows, jnp.square(f_x / _reach(problem, x0)))

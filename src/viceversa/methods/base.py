@@ -1,0 +1,96 @@
+"""The contract of a method: how (x, λ) moves at a given θ."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Any, ClassVar, NamedTuple
+
+import equinox as eqx
+import numpy as np
+from jaxtyping import Array, Float, PyTree
+
+from viceversa.errors import InputError
+from viceversa.problem import MisspecifiedVI
+from viceversa.steps import as_steps
+
+
+class OracleCounts(NamedTuple):
+    """How often each oracle is asked: F, f (values), Jfᵀ· (pullbacks), H."""
+
+    F: int = 0
+    f: int = 0
+    pullback: int = 0
+    H: int = 0
+
+    def __add__(self, other):  # type: ignore[override]
+        return OracleCounts(*(a + b for a, b in zip(self, other, strict=True)))
+
+    def times(self, n: int) -> OracleCounts:
+        """These counts n times over."""
+        return OracleCounts(*(n * count for count in self))
+
+
+class Info(NamedTuple):
+    """What a step used, only for looking: γ_k and ρ_k."""
+
+    step_size: Float[Array, ""]
+    penalty: Float[Array, ""]
+
+
+class Method(eqx.Module):
+    """A frozen rule for (x, λ) at a given θ. Subclasses are final.
+
+    `learner` and `learning_rate` say how θ moves when the method is passed to `solve` by itself;
+    the method never looks at them (methods and learners meet only in a scheme).
+    """
+
+    reference: ClassVar[str]
+    init_counts: ClassVar[OracleCounts]
+    step_counts: ClassVar[OracleCounts]
+
+    learner: eqx.AbstractVar[Any]
+    learning_rate: eqx.AbstractVar[Any]
+
+    @abstractmethod
+    def init(self, problem: MisspecifiedVI, theta: PyTree, x0: Array, lam0: Array) -> Any:
+        """The state before the first step."""
+
+    @abstractmethod
+    def step(
+        self, problem: MisspecifiedVI, theta: PyTree, state: Any, key: Array | None = None
+    ) -> tuple[Any, Info]:
+        """One iteration at θ_k."""
+
+    @abstractmethod
+    def output(self, state: Any) -> tuple[Array, Array]:
+        """(x_k, λ_k), the last iterate."""
+
+    @abstractmethod
+    def ergodic(self, state: Any) -> tuple[Array, Float[Array, ""]]:
+        """The point and the weight with which this iterate enters the average of the method's theorem."""
+
+    def counts(self, state: Any, n_steps: int) -> OracleCounts:
+        """Oracle calls after `n_steps` steps; a method with a line search reads them off its state."""
+        return self.init_counts + self.step_counts.times(n_steps)
+
+
+def check_learning(name: str, learner: Any, learning_rate: Any) -> tuple[Any, Any]:
+    """`learner` or `learning_rate`, not both; a rate becomes a step rule."""
+    if learner is not None and learning_rate is not None:
+        raise InputError(f"{name}: both learner and learning_rate were given. Put the rate into the learner.")
+    return learner, None if learning_rate is None else as_steps(f"{name}: learning_rate", learning_rate)
+
+
+def one_of(name: str, value: str, allowed: tuple[str, ...]) -> str:
+    """`value` if it is one of the allowed words."""
+    if value not in allowed:
+        raise InputError(f"{name} is {value!r}; one of {', '.join(map(repr, allowed))} is needed.")
+    return value
+
+
+def fraction(name: str, value: Any, low: float, high: float) -> np.ndarray:
+    """A number strictly between `low` and `high`."""
+    array = np.asarray(value, dtype=np.float64)
+    if array.shape != () or not low < array < high:
+        raise InputError(f"{name} is {value}; a number between {low:g} and {high:g} is needed.")
+    return array

@@ -1,0 +1,77 @@
+"""The few numerical primitives every kernel shares: guards, norms and inner products over pytrees."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PyTree
+
+
+@jax.custom_jvp
+def positive_part(u: Float[Array, "..."]) -> Float[Array, "..."]:
+    """[u]₊ = max(u, 0), with derivative 0 at the tie (an element of the B-subdifferential, not ½)."""
+    return jnp.maximum(u, 0.0)
+
+
+@positive_part.defjvp
+def _positive_part_jvp(primals, tangents):
+    (u,), (du,) = primals, tangents
+    return positive_part(u), jnp.where(u > 0.0, du, 0.0)
+
+
+def safe_divide(a, b, otherwise):
+    """a / b where b ≠ 0 and `otherwise` where b = 0, without a NaN in either branch."""
+    usable = b != 0
+    return jnp.where(usable, a / jnp.where(usable, b, 1.0), otherwise)
+
+
+def tree_dot(a: PyTree, b: PyTree) -> Float[Array, ""]:
+    """⟨a, b⟩ summed over the leaves of two trees of the same structure."""
+    products = jax.tree.map(lambda u, v: jnp.sum(u * v), a, b)
+    return jax.tree.reduce(jnp.add, products, jnp.zeros(()))
+
+
+def tree_norm_sq(a: PyTree) -> Float[Array, ""]:
+    """‖a‖² over all leaves."""
+    return tree_dot(a, a)
+
+
+def tree_norm(a: PyTree) -> Float[Array, ""]:
+    """‖a‖ over all leaves."""
+    return jnp.sqrt(tree_norm_sq(a))
+
+
+def tree_max_abs(a: PyTree) -> Float[Array, ""]:
+    """‖a‖∞ over all leaves; 0 for an empty tree or empty leaves."""
+    peaks = jax.tree.map(lambda u: jnp.max(jnp.abs(u), initial=0.0), a)
+    return jax.tree.reduce(jnp.maximum, peaks, jnp.zeros(()))
+
+
+def tree_add_scaled(a: PyTree, scale, b: PyTree) -> PyTree:
+    """a + scale·b, leaf by leaf."""
+    return jax.tree.map(lambda u, v: u + scale * v, a, b)
+
+
+def tree_subtract(a: PyTree, b: PyTree) -> PyTree:
+    """a − b, leaf by leaf."""
+    return jax.tree.map(jnp.subtract, a, b)
+
+
+def tree_size(a: PyTree) -> int:
+    """The number of scalars in a tree."""
+    return sum(leaf.size for leaf in jax.tree.leaves(a))
+
+
+def all_finite(a: PyTree) -> Array:
+    """Whether every number in the tree is finite."""
+    checks = jax.tree.map(lambda u: jnp.all(jnp.isfinite(u)), a)
+    return jax.tree.reduce(jnp.logical_and, checks, jnp.asarray(True))
+
+
+def while_loop(cond, body, state, *, on_host: bool):
+    """`lax.while_loop`, or the same loop in Python where the body calls a user's callback."""
+    if not on_host:
+        return jax.lax.while_loop(cond, body, state)
+    while bool(cond(state)):
+        state = body(state)
+    return state

@@ -1,0 +1,37 @@
+"""Double precision for the length of a computation, never as a global setting."""
+
+from __future__ import annotations
+
+import jax
+import numpy as np
+
+
+def double():
+    """A context in which JAX computes in float64; outside it nothing has changed."""
+    return jax.enable_x64(True)
+
+
+def as_float64(name: str, value) -> np.ndarray:
+    """`value` as a float64 NumPy array, refused in a sentence when it is not numeric or not finite."""
+    from viceversa.errors import InputError
+
+    try:
+        array = np.asarray(value)
+        if array.dtype == object or not (np.issubdtype(array.dtype, np.number) or array.dtype == bool):
+            raise TypeError
+        if np.issubdtype(array.dtype, np.complexfloating):
+            raise InputError(f"{name} is complex; real numbers are needed.")
+        array = np.array(array, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(
+            f"{name} is {type(value).__name__}, which does not convert to an array of numbers. Pass numbers."
+        ) from None
+    n_nan = int(np.isnan(array).sum())
+    if n_nan:
+        first = np.argwhere(np.isnan(array))[0].tolist()
+        raise InputError(
+            f"{name} has NaN at {n_nan} of {array.size} entries (first: {first}). Remove or fill them."
+        )
+    return array

@@ -1,0 +1,213 @@
+"""The misspecified variational inequality: an operator, a set, constraints, and what θ is learned from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, PyTree
+
+from viceversa import functions, precision
+from viceversa.errors import InputError, UserFunctionError
+from viceversa.learning.base import Learning
+from viceversa.sets.base import ConvexSet
+
+
+class Constraints(eqx.Module):
+    """f(·, θ) at a fixed θ: call it for the values, `vjp` for the values and their pullback."""
+
+    function: Any
+    theta: PyTree
+
+    def __call__(self, x: Float[Array, "..."]) -> Float[Array, " J"]:
+        if self.function is None:
+            return jnp.zeros((0,), x.dtype)
+        return jnp.reshape(self.function(x, self.theta), (-1,))
+
+    def vjp(self, x: Float[Array, "..."]) -> tuple[Float[Array, " J"], Callable[[Array], Array]]:
+        """(f(x), w ↦ Jf(x)ᵀ w): one evaluation of f and one pullback."""
+        if self.function is None:
+            return jnp.zeros((0,), x.dtype), lambda w: jnp.zeros_like(x)
+        value, pullback = functions.vjp(self.function, x, self.theta)
+        return jnp.reshape(value, (-1,)), lambda w: pullback(jnp.reshape(w, value.shape))
+
+
+class AtTheta(NamedTuple):
+    """The plain VI at one θ: F, f and X as a method's equations name them."""
+
+    F: Callable[[Array], Array]
+    f: Constraints
+    X: ConvexSet
+
+
+class MisspecifiedVI(eqx.Module):
+    """Find x* and θ* with F(x*, θ*)ᵀ(y − x*) ≥ 0 for all y in X with f(y, θ*) ≤ 0, θ* from `learning`.
+
+    `operator(x, theta)` returns an array of x's shape; `constraints(x, theta)` an array of J numbers,
+    meaning f ≤ 0 (a scalar is accepted for J = 1). Write them with numpy or jax.numpy. x is one array
+    of the shape of `set`; θ has the structure of `learning.set`.
+
+    Example:
+        >>> import numpy as np, viceversa as vv
+        >>> problem = vv.MisspecifiedVI(lambda x, theta: x - theta, set=vv.Box([0.0, 0.0], [1.0, 1.0]),
+        ...                             constraints=lambda x, theta: x.sum() - 1.0, learning=vv.Known(2.0))
+        >>> problem.n_constraints
+        1
+    """
+
+    operator: Any
+    set: ConvexSet
+    constraints: Any
+    learning: Learning
+    constraint_names: tuple[str, ...] = eqx.field(static=True)
+    n_constraints: int = eqx.field(static=True)
+    symmetric: bool | None = eqx.field(static=True)
+    x_width: np.ndarray  # of X in each coordinate; one number where they are all equal
+    theta_width: np.ndarray  # the largest finite width of Θ, 0 if it has none
+
+    def __init__(
+        self,
+        operator: Callable,
+        set: ConvexSet,
+        constraints: Callable | None = None,
+        learning: Learning | None = None,
+        constraint_names: Sequence[str] | None = None,
+        symmetric: bool | None = None,
+    ):
+        _require(ConvexSet, "set", set, "a viceversa set such as vv.Box(lower, upper)")
+        if learning is None:
+            raise InputError(
+                "MisspecifiedVI: learning is missing. Pass vv.LeastSquares(A, b, set=...), vv.SecondaryVI(...), "
+                "or vv.Known(theta) if the parameter is known."
+            )
+        _require(Learning, "learning", learning, "vv.LeastSquares, vv.SecondaryVI or vv.Known")
+        if not isinstance(set.shape, tuple):
+            raise InputError(
+                "MisspecifiedVI: set is a tree of arrays, but x is one array. Pass vv.Product with a list of blocks."
+            )
+        x_like, theta_like = set.interior_point(), learning.set.interior_point()
+        self.set, self.learning, self.symmetric = set, learning, symmetric
+        self.operator = functions.trace("operator", operator, x_like, theta_like)
+        _check_operator_output(functions.output_like(self.operator, x_like, theta_like), x_like.shape)
+        if constraints is None:
+            self.constraints, self.n_constraints = None, 0
+        else:
+            self.constraints = functions.trace("constraints", constraints, x_like, theta_like)
+            if isinstance(constraints, functions.Callback) and constraints.pullback is None:
+                raise InputError(
+                    "constraints: a callback needs its pullback. Use vv.callback_constraints(fn, vjp)."
+                )
+            output = functions.output_like(self.constraints, x_like, theta_like)
+            self.n_constraints = _check_constraints_output(output)
+        self.constraint_names = _names(constraint_names, self.n_constraints)
+        width = np.asarray(set.width())
+        uniform = width.size > 0 and (width == width.flat[0]).all()
+        self.x_width = np.asarray(width.flat[0]) if uniform else width
+        theta_widths = [
+            w[np.isfinite(w)].max(initial=0.0) for w in map(np.asarray, jax.tree.leaves(learning.set.width()))
+        ]
+        self.theta_width = np.asarray(max(theta_widths, default=0.0))
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of x."""
+        return self.set.shape
+
+    @property
+    def runs_on_host(self) -> bool:
+        """Whether F or f is a callback, so that methods run in a host loop."""
+        return functions.runs_on_host(self.operator, self.constraints)
+
+    def at(self, theta: PyTree) -> AtTheta:
+        """F(·, θ), f(·, θ) and X, named as in the equations."""
+        return AtTheta(lambda x: self.operator(x, theta), Constraints(self.constraints, theta), self.set)
+
+    def with_known(self, theta: PyTree) -> MisspecifiedVI:
+        """The plain VI at a given θ: the same F, f and X with nothing left to learn."""
+        from viceversa.learning import Known
+
+        given = self.check_theta("theta", theta)
+        return eqx.tree_at(lambda p: (p.learning, p.theta_width), self, (Known(given), np.asarray(0.0)))
+
+    def check_x(self, name: str, x: Any) -> np.ndarray:
+        """`x` as a float64 array of the problem's shape, or a sentence."""
+        array = precision.as_float64(name, x)
+        if array.shape != self.shape:
+            raise InputError(f"{name} has shape {array.shape}; x has shape {self.shape}.")
+        return array
+
+    def check_theta(self, name: str, theta: Any) -> PyTree:
+        """`theta` as float64 arrays of the learning set's structure, or a sentence."""
+        like = self.learning.set.zeros()
+        try:
+            given = jax.tree.map(lambda _, leaf: precision.as_float64(name, leaf), like, theta)
+        except ValueError as error:
+            if isinstance(error, InputError):
+                raise
+            raise InputError(f"{name} has another structure than θ, which is {_shapes(like)}.") from None
+        if _shapes(given) != _shapes(like):
+            raise InputError(f"{name} has shape {_shapes(given)}; θ has {_shapes(like)} (from learning.set).")
+        return given
+
+    def check_multiplier(self, name: str, multiplier: Any) -> np.ndarray:
+        """`multiplier` as J nonnegative numbers, or a sentence."""
+        array = precision.as_float64(name, multiplier).reshape(-1)
+        if array.shape != (self.n_constraints,):
+            raise InputError(f"{name} has {array.size} entries; there are {self.n_constraints} constraints.")
+        if (array < 0).any():
+            raise InputError(f"{name} has {int((array < 0).sum())} negative entries; multipliers are >= 0.")
+        return array
+
+
+def _shapes(tree: PyTree) -> Any:
+    return jax.tree.map(lambda leaf: tuple(leaf.shape), tree)
+
+
+def _require(kind: type, name: str, value: Any, needed: str) -> None:
+    if not isinstance(value, kind):
+        raise InputError(f"MisspecifiedVI: {name} is {type(value).__name__}; {needed} is needed.")
+
+
+def _check_operator_output(output: Any, shape: tuple[int, ...]) -> None:
+    if not hasattr(output, "shape"):
+        raise UserFunctionError(
+            f"operator: returns {type(output).__name__}; one array of x's shape {shape} is needed."
+        )
+    if tuple(output.shape) != tuple(shape):
+        raise UserFunctionError(
+            f"operator: returns shape {tuple(output.shape)}; x has shape {tuple(shape)}, and F(x) must match it."
+        )
+    if not np.issubdtype(output.dtype, np.floating):
+        raise UserFunctionError(
+            f"operator: returns {output.dtype} numbers; floating point is needed (multiply by 1.0)."
+        )
+
+
+def _check_constraints_output(output: Any) -> int:
+    if not hasattr(output, "shape"):
+        raise UserFunctionError(
+            f"constraints: returns {type(output).__name__}; one array of shape (J,) is needed. "
+            "Join several with np.concatenate or np.stack."
+        )
+    if len(output.shape) > 1:
+        raise UserFunctionError(
+            f"constraints: returns shape {tuple(output.shape)}; one dimension, (J,), is needed. Ravel it."
+        )
+    if not np.issubdtype(output.dtype, np.floating):
+        raise UserFunctionError(f"constraints: returns {output.dtype} numbers; floating point is needed.")
+    return int(np.prod(output.shape))
+
+
+def _names(names: Sequence[str] | None, n_constraints: int) -> tuple[str, ...]:
+    if names is None:
+        return tuple(f"constraint[{j}]" for j in range(n_constraints))
+    names = (names,) if isinstance(names, str) else tuple(str(name) for name in names)
+    if len(names) != n_constraints:
+        raise InputError(
+            f"constraint_names has {len(names)} entries; constraints returns {n_constraints} numbers. Name each one."
+        )
+    return names

@@ -1,0 +1,56 @@
+"""The contract of a scheme: one step of (x, λ, θ)."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Any, NamedTuple
+
+import equinox as eqx
+from jaxtyping import Array, Float, PyTree
+
+from viceversa.errors import InputError
+from viceversa.methods.base import Info, Method, OracleCounts
+from viceversa.problem import MisspecifiedVI
+
+
+class Point(NamedTuple):
+    """Where a scheme stands: the last iterate (x, λ, θ) and the average its theorem is about."""
+
+    x: Float[Array, "..."]
+    lam: Float[Array, " J"]
+    theta: PyTree
+    x_average: Float[Array, "..."]
+
+
+class Scheme(eqx.Module):
+    """How (x, λ, θ) moves. Subclasses are final."""
+
+    @abstractmethod
+    def init(self, problem: MisspecifiedVI, x0: Array, theta0: PyTree, lam0: Array, key: Array) -> Any:
+        """The state before the first step."""
+
+    @abstractmethod
+    def step(self, problem: MisspecifiedVI, state: Any) -> tuple[Any, Info]:
+        """One iteration."""
+
+    @abstractmethod
+    def output(self, state: Any) -> Point:
+        """The point of a state."""
+
+    @abstractmethod
+    def counts(self, problem: MisspecifiedVI, state: Any, n_steps: int) -> OracleCounts:
+        """Oracle calls after `n_steps` steps."""
+
+
+def as_scheme(method: Any) -> Scheme:
+    """A scheme as it is; a method with its learner, moving at the same time (Algorithm 1's order)."""
+    from viceversa.learners import ProjectedGradient
+    from viceversa.schemes.simultaneous import Simultaneous
+
+    if isinstance(method, Scheme):
+        return method
+    if isinstance(method, Method):
+        return Simultaneous(method, method.learner or ProjectedGradient(method.learning_rate))
+    raise InputError(
+        f"method is {type(method).__name__}; a viceversa method such as vv.AugmentedLagrangian(...) or a scheme is needed."
+    )

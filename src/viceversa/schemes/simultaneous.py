@@ -1,0 +1,66 @@
+"""Solving and learning at the same time, in Algorithm 1's order."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PyTree
+
+from viceversa.learners.base import Learner
+from viceversa.methods.base import Info, Method, OracleCounts
+from viceversa.problem import MisspecifiedVI
+from viceversa.schemes.base import Point, Scheme
+
+
+class SimultaneousState(eqx.Module):
+    """The method's and the learner's states, and the weighted sum behind the average."""
+
+    method: Any
+    learner: Any
+    x_sum: Float[Array, "..."]
+    weight_sum: Float[Array, ""]
+
+
+class Simultaneous(Scheme):
+    """One step of the method at θ_k, then one step of the learner: (x, λ)_{k+1} from θ_k, then θ_{k+1}."""
+
+    method: Method
+    learner: Learner
+
+    def init(
+        self, problem: MisspecifiedVI, x0: Array, theta0: PyTree, lam0: Array, key: Array
+    ) -> SimultaneousState:
+        return SimultaneousState(
+            method=self.method.init(problem, theta0, x0, lam0),
+            learner=self.learner.init(problem.learning, theta0),
+            x_sum=jnp.zeros_like(x0),
+            weight_sum=jnp.zeros(()),
+        )
+
+    def step(self, problem: MisspecifiedVI, state: SimultaneousState) -> tuple[SimultaneousState, Info]:
+        theta = self.learner.theta(state.learner)
+        x, _ = self.method.output(state.method)
+        method_state, info = self.method.step(problem, theta, state.method)
+        learner_state = state.learner
+        if not problem.learning.is_known:
+            learner_state = self.learner.step(problem.learning, state.learner, x)
+        point, weight = self.method.ergodic(method_state)
+        next_state = SimultaneousState(
+            method=method_state,
+            learner=learner_state,
+            x_sum=state.x_sum + weight * point,
+            weight_sum=state.weight_sum + weight,
+        )
+        return next_state, info
+
+    def output(self, state: SimultaneousState) -> Point:
+        x, lam = self.method.output(state.method)
+        started = state.weight_sum > 0
+        average = jnp.where(started, state.x_sum / jnp.where(started, state.weight_sum, 1.0), x)
+        return Point(x=x, lam=lam, theta=self.learner.theta(state.learner), x_average=average)
+
+    def counts(self, problem: MisspecifiedVI, state: SimultaneousState, n_steps: int) -> OracleCounts:
+        learned = 0 if problem.learning.is_known else self.learner.step_counts * n_steps
+        return self.method.counts(state.method, n_steps) + OracleCounts(H=learned)
