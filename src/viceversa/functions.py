@@ -43,7 +43,9 @@ class Program(eqx.Module):
 
     def __call__(self, *args: PyTree) -> PyTree:
         flat = jax.tree.leaves(args)
-        return jax.tree.unflatten(self.out_tree, jax.core.eval_jaxpr(self.jaxpr, self.data, *flat))
+        results = jax.core.eval_jaxpr(self.jaxpr, self.data, *flat)
+        # A function that returns a Python number leaves one here.
+        return jax.tree.unflatten(self.out_tree, [jnp.asarray(result) for result in results])
 
 
 class Callback(eqx.Module):
@@ -102,7 +104,7 @@ def trace(name: str, function: Any, *likes: PyTree) -> Any:
     """
     _require_callable(name, function)
     if isinstance(function, Callback):
-        return eqx.tree_at(lambda c: c.name, function, name, is_leaf=lambda n: n is None)
+        return Callback(function=function.function, pullback=function.pullback, name=name)
     with precision.double():
         avals = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(np.shape(leaf), np.float64), likes)
         closed, out_tree, is_jax_style = _trace_either_style(name, function, avals)
