@@ -29,12 +29,12 @@ def point_method(method: Callable) -> Callable:
 
     @functools.wraps(method)
     def call(self, x):
-        if _lives_in_jax((self, x)):
+        if lives_in_jax((self, x)):
             check_point(self, x)
             return method(self, x)
         x = _as_point(self, x)
         with precision.double():
-            return _to_numpy(compiled(self, x))
+            return to_numpy(compiled(self, x))
 
     return call
 
@@ -45,10 +45,10 @@ def sample_method(method: Callable) -> Callable:
 
     @functools.wraps(method)
     def call(self, key):
-        if _lives_in_jax((self, key)):
+        if lives_in_jax((self, key)):
             return method(self, key)
         with precision.double():
-            return _to_numpy(compiled(self, key))
+            return to_numpy(compiled(self, key))
 
     return call
 
@@ -173,7 +173,13 @@ def unit_box_bounds(lower, upper):
     return low, high
 
 
-def _lives_in_jax(tree: PyTree) -> bool:
+def is_tracing(tree: PyTree) -> bool:
+    """Whether any number in the tree is still a symbol of a function being traced."""
+    return any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves(tree))
+
+
+def lives_in_jax(tree: PyTree) -> bool:
+    """Whether the numbers of a tree are JAX's already, so that its precision is the caller's choice."""
     # A concrete PRNG key is a JAX array of integers: it does not decide the precision.
     return any(
         isinstance(leaf, Tracer) or (isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jnp.floating))
@@ -191,7 +197,8 @@ def _as_point(convex_set: ConvexSet, x: PyTree) -> PyTree:
     return x
 
 
-def _to_numpy(tree: PyTree) -> PyTree:
+def to_numpy(tree: PyTree) -> PyTree:
+    """Every finished number of a tree as a NumPy array of its own."""
     # Under someone else's trace even concrete arguments give tracers; those stay.
     return jax.tree.map(lambda leaf: leaf if isinstance(leaf, Tracer) else np.array(leaf), tree)
 

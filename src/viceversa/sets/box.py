@@ -72,17 +72,12 @@ class Box(ConvexSet):
     @point_method
     def project(self, x: PyTree) -> PyTree:
         """min(max(x, lower), upper); the derivative is 1 strictly between the bounds and 0 elsewhere."""
-        return _clip(x, self.low, self.high)
+        return clip(x, self.low, self.high)
 
     @point_method
     def support(self, c: PyTree) -> tuple[Any, PyTree]:
         """Σ_i max(c_i lower_i, c_i upper_i); a zero c_i takes the point of the interval nearest to 0."""
-        bound = jnp.where(
-            c > 0.0, self.high, jnp.where(c < 0.0, self.low, jnp.clip(0.0, self.low, self.high))
-        )
-        y = jnp.where(jnp.isfinite(bound), bound, jnp.clip(0.0, self.low, self.high))
-        value = jnp.where(jnp.all(jnp.isfinite(bound)), jnp.sum(c * y), jnp.inf)
-        return value, y
+        return support_of_bounds(c, self.low, self.high)
 
     def diameter(self) -> float:
         """‖upper − lower‖, exactly."""
@@ -199,14 +194,23 @@ class Free(ConvexSet):
 
 
 @jax.custom_jvp
-def _clip(x, low, high):
+def clip(x, low, high):
+    """min(max(x, low), high) with derivative 1 strictly between the bounds and 0 elsewhere."""
     return jnp.clip(x, low, high)
 
 
-@_clip.defjvp
+@clip.defjvp
 def _clip_jvp(primals, tangents):
     x, low, high = primals
-    return _clip(x, low, high), jnp.where((x > low) & (x < high), tangents[0], 0.0)
+    return clip(x, low, high), jnp.where((x > low) & (x < high), tangents[0], 0.0)
+
+
+def support_of_bounds(c, low, high):
+    """(max ⟨c, y⟩, a maximiser) over low ≤ y ≤ high."""
+    nearest_to_zero = jnp.clip(jnp.zeros_like(c), low, high)
+    bound = jnp.where(c > 0.0, high, jnp.where(c < 0.0, low, nearest_to_zero))
+    y = jnp.where(jnp.isfinite(bound), bound, nearest_to_zero)
+    return jnp.where(jnp.all(jnp.isfinite(bound)), jnp.sum(c * y), jnp.inf), y
 
 
 def _shape_of_bounds(low: np.ndarray, high: np.ndarray, shape: Any) -> tuple[int, ...]:
