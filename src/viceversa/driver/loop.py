@@ -40,13 +40,18 @@ def start(problem: MisspecifiedVI, scheme: Scheme, x0: Array, theta0: PyTree, la
 
 
 def advance(problem: MisspecifiedVI, scheme: Scheme, progress: Progress, until) -> Progress:
-    """Steps until iteration `until`."""
+    """Steps until iteration `until`, or until the scheme asks to be looked at."""
+    progress = eqx.tree_at(lambda now: now.scheme, progress, scheme.resumed(progress.scheme))
 
     def one_step(now: Progress) -> Progress:
         state, info = scheme.step(problem, now.scheme)
         return Progress(scheme=state, k=now.k + 1, info=info, verdict=now.verdict)
 
-    return while_loop(lambda now: now.k < until, one_step, progress, on_host=problem.runs_on_host)
+    def goes_on(now: Progress) -> Array:
+        pauses = scheme.pauses(now.scheme)
+        return now.k < until if pauses is None else (now.k < until) & ~pauses
+
+    return while_loop(goes_on, one_step, progress, on_host=problem.runs_on_host)
 
 
 def look(
@@ -81,24 +86,35 @@ def run_fused(
     tol,
     truth: Truth | None,
     keep_points: bool,
-) -> tuple[Progress, Row, Int[Array, ""]]:
-    """All segments of the grid in one program: no host visit between the start and the answer."""
+) -> tuple[Progress, Row, Int[Array, " R"], Int[Array, ""]]:
+    """All segments of the grid in one program: no host visit between the start and the answer.
+
+    Returns the rows, the iterations they are of, and how many there are; when a scheme that pauses has filled
+    them all, the last one is overwritten.
+    """
     n_rows = grid.shape[0]
     empty = jax.eval_shape(lambda p: look(problem, scheme, p, scales, tol, truth, keep_points)[1], progress)
     rows = jax.tree.map(lambda leaf: jnp.zeros((n_rows, *leaf.shape), leaf.dtype), empty)
 
+    grid = jnp.asarray(grid)
+
     def segment(carry):
-        now, rows, n = carry
-        now = advance(problem, scheme, now, grid[n])
+        now, rows, ks, n = carry
+        ahead = jnp.searchsorted(grid, now.k, side="right")
+        until = jnp.where(n == 0, now.k, grid[jnp.minimum(ahead, n_rows - 1)])  # the first row is the start
+        now = advance(problem, scheme, now, until)
         now, row = look(problem, scheme, now, scales, tol, truth, keep_points)
-        rows = jax.tree.map(lambda column, value: column.at[n].set(value), rows, row)
-        return now, rows, n + 1
+        at = jnp.minimum(n, n_rows - 1)
+        rows = jax.tree.map(lambda column, value: column.at[at].set(value), rows, row)
+        return now, rows, ks.at[at].set(now.k), n + 1
 
     def unfinished(carry) -> Array:
-        now, _, n = carry
-        return (n < n_rows) & (now.verdict == RUNNING)
+        now, _, _, n = carry
+        return (now.verdict == RUNNING) & ((n == 0) | (now.k < grid[-1]))
 
-    return jax.lax.while_loop(unfinished, segment, (progress, rows, jnp.asarray(0)))
+    start_of_run = (progress, rows, jnp.zeros(n_rows, grid.dtype), jnp.asarray(0))
+    now, rows, ks, n = jax.lax.while_loop(unfinished, segment, start_of_run)
+    return now, rows, ks, jnp.minimum(n, n_rows)
 
 
 start_compiled = eqx.filter_jit(start)

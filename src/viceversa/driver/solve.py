@@ -129,7 +129,7 @@ class _Run:
         grid, tol = self.record.grid(self.max_iter), self.tol
         began, n_tightenings = self.clock(), 0
         while True:
-            progress, rows, n = loop.run_fused(
+            progress, rows, ks, n = loop.run_fused(
                 self.problem,
                 self.scheme,
                 self.progress,
@@ -140,13 +140,12 @@ class _Run:
                 self.record.points,
             )
             self.progress = jax.block_until_ready(progress)
-            self._keep(rows, grid[: int(n)], self.clock() - began)
+            self._keep(rows, np.asarray(ks)[: int(n)], self.clock() - began)
             certificate = self.certificate()
             disagree = int(progress.verdict) == loop.REACHED and not certificate.holds
             if not disagree or n_tightenings == _N_TIGHTENINGS:
                 return self.status(certificate), certificate
             tol, n_tightenings = tol / 10.0, n_tightenings + 1
-            grid = np.maximum(grid, int(progress.k))
 
     def chunked(self, callback, time_limit, verbose) -> tuple[Status, Certificate]:
         """The same segments one at a time, visiting the host (callback, clock, printing) after each."""
@@ -154,19 +153,20 @@ class _Run:
         advance, look = (loop.advance, loop.look) if on_host else (loop.advance_compiled, loop.look_compiled)
         tol, spent, forced, n_tightenings = self.tol, 0.0, None, 0
         report = _Report(verbose)
-        for until in self.record.grid(self.max_iter):
-            if self.ks and until <= self.ks[-1]:
-                continue
-            began = self.clock()
+        grid, k, first = self.record.grid(self.max_iter), 0, True
+        while first or k < self.max_iter:
+            until = 0 if first else grid[np.searchsorted(grid, k, side="right")]
+            began, first = self.clock(), False
             self.progress = jax.block_until_ready(
                 advance(self.problem, self.scheme, self.progress, np.int64(until))
             )
+            k = int(self.progress.k)
             spent += self.clock() - began
             self.progress, row = look(
                 self.problem, self.scheme, self.progress, self.scales, tol, self.truth, self.record.points
             )
-            self._keep_one(row, int(until), spent)
-            seen = self._seen(row, int(until), spent)
+            self._keep_one(row, k, spent)
+            seen = self._seen(row, k, spent)
             report.row(seen)
             if callback is not None and callback(seen):
                 forced = Status.interrupted
@@ -179,8 +179,8 @@ class _Run:
             elif forced or int(self.progress.verdict) != loop.RUNNING:
                 break
         certificate = self.certificate()
-        status = Status.solved if certificate.holds else forced or self.status(certificate)
-        return (self.status(certificate) if certificate.holds else status), certificate
+        solved = certificate.holds and self.tol > 0
+        return (self.status(certificate) if solved or forced is None else forced), certificate
 
     # -- what comes of it ----------------------------------------------------------------------
     def certificate(self) -> Certificate:

@@ -37,6 +37,14 @@ class Scheme(eqx.Module):
     def output(self, state: Any) -> Point:
         """The point of a state."""
 
+    def pauses(self, state: Any) -> Array | None:
+        """Whether the driver should look at the point before going on; None: only on its recording grid."""
+        return None
+
+    def resumed(self, state: Any) -> Any:
+        """The state to go on from after the driver has looked."""
+        return state
+
     @abstractmethod
     def counts(self, problem: MisspecifiedVI, state: Any, n_steps: int) -> OracleCounts:
         """Oracle calls after `n_steps` steps."""

@@ -1,0 +1,160 @@
+"""The semismooth Newton system of the natural map in (x, λ), given by products and solved by a Krylov method."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int, PyTree
+
+from viceversa import krylov
+from viceversa.numerics import positive_part
+from viceversa.problem import MisspecifiedVI
+from viceversa.sets import Ball, Intersection, Product
+from viceversa.sets.base import ConvexSet
+
+MAX_PRODUCTS_SYMMETRIC = 200  # MINRES keeps seven vectors, so it may take its time
+MAX_PRODUCTS = 60  # GMRES keeps them all
+
+
+class Metric(NamedTuple):
+    """The scales of the natural map: γ for x, ρ_j for λ_j (units of x/F and of λ/f)."""
+
+    gamma: Float[Array, ""]
+    rho: Float[Array, " J"]
+
+
+class Residual(NamedTuple):
+    """r_x = x − P_X(x − γG), r_λ = λ − [λ + ρf]₊ with G = F + Jfᵀλ, and ‖r_x‖²/γ + Σ r_λ²/ρ."""
+
+    x: Float[Array, "..."]
+    lam: Float[Array, " J"]
+    merit: Float[Array, ""]
+
+
+class Direction(NamedTuple):
+    """The Newton step and the number of products it took."""
+
+    x: Float[Array, "..."]
+    lam: Float[Array, " J"]
+    n_products: Int[Array, ""]
+
+
+def natural_residual(problem: MisspecifiedVI, x: Array, lam: Array, theta: PyTree, metric: Metric) -> Residual:
+    """The natural map of the KKT system at (x, λ, θ), zero exactly at a solution."""
+    F, f, X = problem.at(theta)
+    f_x, pullback = f.vjp(x)
+    r_x = x - X.project(x - metric.gamma * (F(x) + pullback(lam)))
+    r_lam = lam - positive_part(lam + metric.rho * f_x)
+    return Residual(r_x, r_lam, jnp.sum(r_x * r_x) / metric.gamma + jnp.sum(r_lam * r_lam / metric.rho))
+
+
+def newton_direction(
+    problem: MisspecifiedVI, x: Array, lam: Array, theta: PyTree, metric: Metric, rtol, regularization
+) -> Direction:
+    """A Newton step for the natural map.
+
+    With Π an element of ∂P_X at x − γG, A the active constraints (λ + ρf > 0), and the parts that the map itself
+    determines, dx_N = −(I − Π)r_x and dλ_j = −r_λj off A, what is left is
+
+        Π(H + νI)Π u + Π J_Aᵀ y = −Π(G + H dx_N + Jᵀ dλ_N)                                         (1)
+              J_A Π u −  δ y    = −f_A − J_A dx_N                                                  (2)
+
+    where H is the Jacobian of G in x. (1)-(2) is exact for sets whose Π is an orthogonal projector (polyhedra);
+    elsewhere the full system of the map is solved. ν and δ (`regularization`, relative) keep it nonsingular for
+    merely monotone F and dependent constraints.
+    """
+    F, f, X = problem.at(theta)
+
+    def kkt(at: Array, multiplier: Array) -> tuple[Array, Array]:
+        f_x, pullback = f.vjp(at)
+        return F(at) + pullback(multiplier), f_x
+
+    (G, f_x), product = jax.linearize(kkt, x, lam)
+    projected, derivative = jax.linearize(X.project, x - metric.gamma * G)
+    active = lam + metric.rho * f_x > 0
+    r_x = x - projected
+    r_lam = lam - positive_part(lam + metric.rho * f_x)
+    solve = _solve_on_faces if _has_flat_faces(X) else _solve_in_full
+    return solve(problem, product, derivative, active, G, f_x, r_x, r_lam, metric, rtol, regularization)
+
+
+def _solve_on_faces(
+    problem: MisspecifiedVI,
+    product: Callable,
+    derivative: Callable[[Array], Array],
+    active: Bool[Array, " J"],
+    G: Array,
+    f_x: Array,
+    r_x: Array,
+    r_lam: Array,
+    metric: Metric,
+    rtol,
+    regularization,
+) -> Direction:
+    fixed_x = derivative(r_x) - r_x
+    fixed_lam = jnp.where(active, 0.0, -r_lam)
+    H_fixed, J_fixed = product(fixed_x, fixed_lam)
+    nu, delta = regularization / metric.gamma, regularization / metric.rho
+    rhs = (-derivative(G + H_fixed), jnp.where(active, -f_x - J_fixed, 0.0))
+    flip = 1.0 if problem.symmetric else -1.0  # GMRES likes the monotone sign, MINRES the symmetric one
+
+    def matvec(step: PyTree) -> PyTree:
+        u, y = step
+        face = derivative(u)
+        Hu, Ju = product(face, jnp.where(active, y, 0.0))
+        along = derivative(Hu + nu * face) + (u - face) / metric.gamma
+        return along, flip * jnp.where(active, Ju - delta * y, y / metric.rho)
+
+    def precondition(step: PyTree) -> PyTree:
+        u, y = step
+        return metric.gamma * u, metric.rho * y
+
+    rhs = (rhs[0], flip * rhs[1])
+    if problem.symmetric:
+        found = krylov.minres(matvec, rhs, precondition, rtol, MAX_PRODUCTS_SYMMETRIC)
+    else:
+        found = krylov.gmres(matvec, rhs, precondition, rtol, min(MAX_PRODUCTS, _size(problem)))
+    u, y = found.solution
+    return Direction(fixed_x + derivative(u), fixed_lam + jnp.where(active, y, 0.0), found.n_products + 1)
+
+
+def _solve_in_full(
+    problem: MisspecifiedVI,
+    product: Callable,
+    derivative: Callable[[Array], Array],
+    active: Bool[Array, " J"],
+    G: Array,
+    f_x: Array,
+    r_x: Array,
+    r_lam: Array,
+    metric: Metric,
+    rtol,
+    regularization,
+) -> Direction:
+    """dx − Π(dx − γ(H dx + νdx/γ + Jᵀ dλ)) = −r_x and its λ-part, for sets with curved boundaries."""
+
+    def matvec(step: PyTree) -> PyTree:
+        dx, dlam = step
+        Hd, Jd = product(dx, dlam)
+        x_part = dx - derivative(dx - metric.gamma * Hd - regularization * dx)
+        lam_part = jnp.where(active, regularization * dlam - metric.rho * Jd, dlam)
+        return x_part, lam_part
+
+    found = krylov.gmres(matvec, (-r_x, -r_lam), lambda step: step, rtol, min(MAX_PRODUCTS, _size(problem)))
+    return Direction(*found.solution, found.n_products)
+
+
+def _has_flat_faces(X: ConvexSet) -> bool:
+    """Whether X is a polyhedron, so that the derivative of its projection is an orthogonal projector."""
+    if isinstance(X, Product):
+        return all(_has_flat_faces(block) for block in jax.tree.leaves(X.blocks, is_leaf=lambda b: isinstance(b, ConvexSet)))
+    return not (isinstance(X, Ball) or (isinstance(X, Intersection) and X.ball is not None))
+
+
+def _size(problem: MisspecifiedVI) -> int:
+    """The number of unknowns in (x, λ)."""
+    return math.prod(problem.shape) + problem.n_constraints

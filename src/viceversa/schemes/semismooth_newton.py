@@ -1,0 +1,169 @@
+"""Semismooth Newton on the joint natural map of (x, λ, θ), with a first-order method to fall back on."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int, PyTree
+
+from viceversa.learners.newton import NewtonLearner
+from viceversa.learners.projected_gradient import ProjectedGradient
+from viceversa.methods.adaptive_augmented_lagrangian import AdaptiveAugmentedLagrangian
+from viceversa.methods.base import Info, OracleCounts
+from viceversa.numerics import positive_part
+from viceversa.problem import MisspecifiedVI
+from viceversa.schemes.base import Point, Scheme
+from viceversa.schemes.newton_system import Metric, natural_residual, newton_direction
+from viceversa.schemes.simultaneous import Simultaneous, SimultaneousState
+
+_FIRST_BATCH = 20  # first-order iterations before Newton is tried
+_LONGEST_BATCH = 5000
+_MAX_HALVINGS = 5
+_ARMIJO = 0.1  # a step t must reduce the merit by the factor 1 − 0.1·t
+_FORCING = 0.1  # the loosest relative residual of the linear system
+_REGULARIZATION = 1e-2  # ν and δ relative to the metric, shrinking with the residual
+
+
+class SwitchState(eqx.Module):
+    """The first-order state, how many of its iterations are left before Newton is tried, and Newton's record."""
+
+    first: SimultaneousState
+    n_left: Int[Array, ""]
+    batch: Int[Array, ""]
+    merit_start: Float[Array, ""]
+    merit: Float[Array, ""]
+    pause: Bool[Array, ""]
+    n_newton: Int[Array, ""]
+    n_failed: Int[Array, ""]
+    n_products: Int[Array, ""]
+    n_first: Int[Array, ""]
+
+
+class SwitchNewton(Scheme):
+    """First order until close, Newton until done; back to first order whenever a Newton step does not help.
+
+    θ comes first: H does not depend on x, so the joint Newton system is block triangular. One Newton step
+    is taken on θ, then one on (x, λ) at the new θ. A Newton step is kept only if it reduces the merit
+    ‖r_x‖²/γ + Σ r_λ²/ρ of the natural map; otherwise the constant-free Algorithm 1 goes on from the same point for a
+    longer batch, so that the scheme converges whenever that method does.
+    """
+
+    reference: ClassVar[str] = "facchinei2003finite, Ch. 7-9; dey2026misspecified, Alg. 1"
+
+    first: Simultaneous
+    newton_learner: NewtonLearner
+
+    def __init__(self):
+        self.first = Simultaneous(AdaptiveAugmentedLagrangian(), ProjectedGradient())
+        self.newton_learner = NewtonLearner()
+
+    def init(self, problem: MisspecifiedVI, x0: Array, theta0: PyTree, lam0: Array, key: Array) -> SwitchState:
+        first = self.first.init(problem, x0, theta0, lam0, key)
+        first = eqx.tree_at(lambda s: s.learner, first, self._learn(problem, first.learner))
+        none = jnp.asarray(0)
+        return SwitchState(
+            first=first,
+            n_left=jnp.asarray(_FIRST_BATCH),
+            batch=jnp.asarray(_FIRST_BATCH),
+            merit_start=jnp.asarray(jnp.inf),
+            merit=jnp.asarray(jnp.inf),
+            pause=jnp.asarray(False),
+            n_newton=none,
+            n_failed=none,
+            n_products=none,
+            n_first=none,
+        )
+
+    def step(self, problem: MisspecifiedVI, state: SwitchState) -> tuple[SwitchState, Info]:
+        if problem.runs_on_host:
+            return self._first_order(problem, state)
+        return jax.lax.cond(
+            state.n_left > 0, lambda s: self._first_order(problem, s), lambda s: self._newton(problem, s), state
+        )
+
+    def output(self, state: SwitchState) -> Point:
+        return self.first.output(state.first)
+
+    def pauses(self, state: SwitchState) -> Array:
+        """Whether the driver should look at the point now: after every Newton step and every batch."""
+        return state.pause
+
+    def resumed(self, state: SwitchState) -> SwitchState:
+        """The state to go on from after the driver has looked."""
+        return eqx.tree_at(lambda s: s.pause, state, jnp.asarray(False))
+
+    def counts(self, problem: MisspecifiedVI, state: SwitchState, n_steps: int) -> OracleCounts:
+        n_first = min(n_steps, int(state.n_first))
+        tried = 2 * int(state.n_newton)
+        newton = OracleCounts(F=int(state.n_products) + tried, f=int(state.n_products) + tried, pullback=tried)
+        return self.first.counts(problem, state.first, n_first) + newton
+
+    # -- the two kinds of step -----------------------------------------------------------------
+    def _first_order(self, problem: MisspecifiedVI, state: SwitchState) -> tuple[SwitchState, Info]:
+        first, info = self.first.step(problem, state.first)
+        n_left = state.n_left - 1
+        moved = eqx.tree_at(
+            lambda s: (s.first, s.n_left, s.pause, s.n_first),
+            state,
+            (first, n_left, n_left == 0, state.n_first + 1),
+        )
+        return moved, info
+
+    def _newton(self, problem: MisspecifiedVI, state: SwitchState) -> tuple[SwitchState, Info]:
+        learner = self._learn(problem, state.first.learner)
+        theta = learner.theta
+        method = state.first.method
+        metric = Metric(gamma=method.gamma, rho=method.weight * method.gamma)
+        here = natural_residual(problem, method.x, method.lam, theta, metric)
+        merit_start = jnp.where(jnp.isfinite(state.merit_start), state.merit_start, here.merit)
+        closeness = jnp.sqrt(jnp.minimum(1.0, here.merit / merit_start))
+        direction = newton_direction(
+            problem,
+            method.x,
+            method.lam,
+            theta,
+            metric,
+            rtol=_FORCING * jnp.minimum(1.0, closeness),
+            regularization=_REGULARIZATION * closeness**1.5,
+        )
+
+        def attempt(trial):
+            t, n, _, _, _ = trial
+            t = jnp.where(n == 0, 1.0, 0.5 * t)
+            x = problem.set.project(method.x + t * direction.x)
+            lam = positive_part(method.lam + t * direction.lam)
+            merit = natural_residual(problem, x, lam, theta, metric).merit
+            return t, n + 1, x, lam, merit
+
+        def refused(trial) -> Array:
+            t, n, _, _, merit = trial
+            return (n == 0) | ((n <= _MAX_HALVINGS) & ~(merit <= (1.0 - _ARMIJO * t) * here.merit))
+
+        trial = (jnp.ones(()), jnp.asarray(0), method.x, method.lam, here.merit)
+        t, _, x, lam, merit = jax.lax.while_loop(refused, attempt, trial)
+        helped = merit <= (1.0 - _ARMIJO * t) * here.merit
+        x, lam = jnp.where(helped, x, method.x), jnp.where(helped, lam, method.lam)
+        F_x = problem.at(theta).F(x)  # a restart of the reflected step: x_{k−1} = x_k
+        method = eqx.tree_at(
+            lambda m: (m.x, m.lam, m.F_prev, m.moved), method, (x, lam, F_x, jnp.asarray(True))
+        )
+        batch = jnp.where(helped, state.batch, jnp.minimum(2 * state.batch, _LONGEST_BATCH))
+        moved = SwitchState(
+            first=eqx.tree_at(lambda s: (s.method, s.learner), state.first, (method, learner)),
+            n_left=jnp.where(helped, 0, batch),
+            batch=batch,
+            merit_start=merit_start,
+            merit=jnp.where(helped, merit, here.merit),
+            pause=jnp.asarray(True),
+            n_newton=state.n_newton + 1,
+            n_failed=state.n_failed + jnp.where(helped, 0, 1),
+            n_products=state.n_products + direction.n_products,
+            n_first=state.n_first,
+        )
+        return moved, Info(step_size=t, penalty=jnp.max(metric.rho, initial=0.0))
+
+    def _learn(self, problem: MisspecifiedVI, learner: Any) -> Any:
+        return learner if problem.learning.is_known else self.newton_learner.step(problem.learning, learner)
