@@ -1,6 +1,6 @@
 """Equilibria you do not fully know: variational inequalities whose parameter is learned while they are solved."""
 
-from viceversa import lagrangian, steps
+from viceversa import gallery, lagrangian, steps
 from viceversa.certificates import Certificate, certify
 from viceversa.driver import Record, Solution, Status, Trace, iterate, solve
 from viceversa.errors import InputError, SolveError, UserFunctionError
@@ -8,6 +8,7 @@ from viceversa.functions import callback_constraints, callback_operator
 from viceversa.lagrangian import Phi, augmented_lagrangian, grad_lambda_Phi, grad_x_Phi, phi
 from viceversa.learners import ExtragradientLearner, ProjectedGradient
 from viceversa.learning import Known, LeastSquares, SecondaryVI
+from viceversa.markets import cournot
 from viceversa.methods import (
     AdaptiveAugmentedLagrangian,
     AugmentedLagrangian,

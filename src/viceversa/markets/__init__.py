@@ -1,0 +1,7 @@
+"""Markets built from a user's own data: firms' costs and capacities, observed prices and quantities, a price cap."""
+
+from viceversa.markets.cournot import CournotOperator, PriceCap, cournot
+from viceversa.markets.demand import LinearDemand
+from viceversa.markets.firms import CostFunction, QuadraticCosts
+
+__all__ = ["CostFunction", "CournotOperator", "LinearDemand", "PriceCap", "QuadraticCosts", "cournot"]
