@@ -9,12 +9,7 @@ from viceversa.lagrangian import Phi, augmented_lagrangian, grad_lambda_Phi, gra
 from viceversa.learners import ExtragradientLearner, ProjectedGradient
 from viceversa.learning import Known, LeastSquares, SecondaryVI
 from viceversa.markets import cournot
-from viceversa.methods import (
-    AdaptiveAugmentedLagrangian,
-    AugmentedLagrangian,
-    ExtragradientLagrangian,
-    TikhonovLagrangian,
-)
+from viceversa.methods import *
 from viceversa.problem import MisspecifiedVI
 from viceversa.schemes import Simultaneous
 from viceversa.sets import *

@@ -75,3 +75,10 @@ def while_loop(cond, body, state, *, on_host: bool):
     while bool(cond(state)):
         state = body(state)
     return state
+
+
+def cond(predicate, if_true, if_false, state, *, on_host: bool):
+    """`lax.cond`, or the same choice in Python where a branch calls a user's callback."""
+    if not on_host:
+        return jax.lax.cond(predicate, if_true, if_false, state)
+    return if_true(state) if bool(predicate) else if_false(state)
