@@ -9,7 +9,6 @@ from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Float, PyTree
 
 from viceversa.lagrangian import lagrangian_operator
@@ -23,8 +22,8 @@ class Pair(eqx.Module):
 
     __array_ufunc__: ClassVar[None] = None  # so that a NumPy scalar times a pair is left to the pair
 
-    x: Float[Array | np.ndarray, "..."]
-    lam: Float[Array | np.ndarray, " J"]
+    x: Float[Array, "..."]
+    lam: Float[Array, " J"]
 
     def __add__(self, other: Pair) -> Pair:
         return Pair(self.x + other.x, self.lam + other.lam)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import equinox as eqx
 import jax
 import numpy as np
-from methods_zoo import small_problems as P
 
 import viceversa as vv
+from methods_zoo import small_problems as P
 from viceversa import precision
 from viceversa.schemes import as_scheme
 

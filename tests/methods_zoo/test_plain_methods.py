@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+
+import viceversa as vv
 from methods_zoo import small_problems as P
 from methods_zoo import twins
 from methods_zoo.running import count_oracles, run
-
-import viceversa as vv
 
 OMEGA, TAU = 2.0, 0.07
 STEPS = vv.steps.Power(0.1, 0.3)

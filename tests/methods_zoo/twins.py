@@ -7,6 +7,7 @@ cannot tell the mutant from the method is no test.
 from __future__ import annotations
 
 import numpy as np
+
 from methods_zoo import small_problems as P
 
 

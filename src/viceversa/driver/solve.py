@@ -58,6 +58,7 @@ def solve(
         [2.] solved
     """
     scheme = as_scheme(AdaptiveAugmentedLagrangian() if method is None else method)
+    scheme.check(problem)
     tol, max_iter = _check_limits(tol, max_iter, time_limit)
     record = Record() if record is None else record
     starts = _starts(problem, x0, theta0, multiplier0, init)
@@ -92,6 +93,7 @@ def iterate(
         [0.0, 1.0, 1.0]
     """
     scheme = as_scheme(AdaptiveAugmentedLagrangian() if method is None else method)
+    scheme.check(problem)
     x0, theta0, lam0 = _starts(problem, x0, theta0, multiplier0, init)
     with precision.double():
         begin = loop.start if problem.runs_on_host else loop.start_compiled

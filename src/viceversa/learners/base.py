@@ -24,6 +24,7 @@ class Learner(eqx.Module):
 
     reference: ClassVar[str]
     step_counts: ClassVar[int]  # evaluations of H in one step
+    stochastic: ClassVar[bool] = False  # whether `step` draws random numbers and so needs a key
 
     def init(self, learning: Learning, theta0: PyTree) -> LearnerState:
         """The state before the first step."""

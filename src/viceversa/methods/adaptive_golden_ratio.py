@@ -113,7 +113,7 @@ class AdaptiveGoldenRatio(Method):
             n_tests=state.n_tests,
             per_step=state.per_step,
         )
-        return next_state, Info(step_size=state.tau, penalty=self.dual_ratio * state.tau)
+        return next_state, Info(step_size=state.tau, penalty=state.tau * self.dual_ratio)
 
     def output(self, state: AdaptiveGoldenRatioState) -> tuple[Array, Array]:
         return state.z.x, state.z.lam

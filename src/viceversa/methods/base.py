@@ -47,6 +47,7 @@ class Method(eqx.Module):
     reference: ClassVar[str]
     init_counts: ClassVar[OracleCounts]
     step_counts: ClassVar[OracleCounts]
+    stochastic: ClassVar[bool] = False  # whether `step` draws random numbers and so needs a key
 
     learner: eqx.AbstractVar[Any]
     learning_rate: eqx.AbstractVar[Any]
@@ -68,6 +69,9 @@ class Method(eqx.Module):
     @abstractmethod
     def ergodic(self, state: Any) -> tuple[Array, Float[Array, ""]]:
         """The point and the weight with which this iterate enters the average of the method's theorem."""
+
+    def check(self, problem: MisspecifiedVI) -> None:  # noqa: B027
+        """Refuse, in a sentence, a problem this method is not for; called once by the host before a run."""
 
     def counts(self, state: Any, n_steps: int) -> OracleCounts:
         """Oracle calls after `n_steps` steps; a method with a line search reads them off its state."""

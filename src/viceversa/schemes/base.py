@@ -25,6 +25,9 @@ class Point(NamedTuple):
 class Scheme(eqx.Module):
     """How (x, λ, θ) moves. Subclasses are final."""
 
+    def check(self, problem: MisspecifiedVI) -> None:  # noqa: B027
+        """Refuse, in a sentence, a problem this scheme is not for; called once by the host before a run."""
+
     @abstractmethod
     def init(self, problem: MisspecifiedVI, x0: Array, theta0: PyTree, lam0: Array, key: Array) -> Any:
         """The state before the first step."""

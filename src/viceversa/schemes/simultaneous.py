@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
@@ -21,6 +22,7 @@ class SimultaneousState(eqx.Module):
     learner: Any
     x_sum: Float[Array, "..."]
     weight_sum: Float[Array, ""]
+    key: Any = None  # only where the method or the learner draws random numbers
 
 
 class Simultaneous(Scheme):
@@ -28,6 +30,9 @@ class Simultaneous(Scheme):
 
     method: Method
     learner: Learner
+
+    def check(self, problem: MisspecifiedVI) -> None:
+        self.method.check(problem)
 
     def init(
         self, problem: MisspecifiedVI, x0: Array, theta0: PyTree, lam0: Array, key: Array
@@ -37,21 +42,24 @@ class Simultaneous(Scheme):
             learner=self.learner.init(problem.learning, theta0),
             x_sum=jnp.zeros_like(x0),
             weight_sum=jnp.zeros(()),
+            key=key if self.method.stochastic or self.learner.stochastic else None,
         )
 
     def step(self, problem: MisspecifiedVI, state: SimultaneousState) -> tuple[SimultaneousState, Info]:
         theta = self.learner.theta(state.learner)
         x, _ = self.method.output(state.method)
-        method_state, info = self.method.step(problem, theta, state.method)
+        key, method_key, learner_key = (None,) * 3 if state.key is None else jax.random.split(state.key, 3)
+        method_state, info = self.method.step(problem, theta, state.method, method_key)
         learner_state = state.learner
         if not problem.learning.is_known:
-            learner_state = self.learner.step(problem.learning, state.learner, x)
+            learner_state = self.learner.step(problem.learning, state.learner, x, learner_key)
         point, weight = self.method.ergodic(method_state)
         next_state = SimultaneousState(
             method=method_state,
             learner=learner_state,
             x_sum=state.x_sum + weight * point,
             weight_sum=state.weight_sum + weight,
+            key=key,
         )
         return next_state, info
 
