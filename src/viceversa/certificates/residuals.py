@@ -90,7 +90,7 @@ def residuals(problem: MisspecifiedVI, x: Array, lam: Array, theta: PyTree, scal
     force = jnp.maximum(F_hat, jnp.max(jnp.abs(pulled), initial=0.0))
     f_hat = jnp.maximum(scales.f_start, scales.f_slope)
     reach = jnp.max(jnp.minimum(x_hat, jnp.maximum(jnp.abs(x), jnp.abs(x - scales.x0))), initial=0.0)
-    reach = jnp.where(reach > 0, reach, jnp.max(x_hat, initial=0.0))
+    reach = jnp.where(reach > 0, reach, 1.0)  # at x = x_0 = 0 any length will do: only t·g matters
     t = safe_divide(reach, force, 1.0)
     moved = jnp.max(jnp.abs(x - X.project(x + t * g)), initial=0.0)
     budget = jnp.sum(lam * f_hat) + F_hat * jnp.sum(x_hat)
