@@ -23,9 +23,14 @@ from jaxtyping import Array, PyTree
 
 from viceversa import precision
 from viceversa.errors import InputError, PrecisionWarning, UserFunctionError
-from viceversa.numpy_style import in_numpy_style
+from viceversa.numpy_style import NumpyStyle, in_numpy_style
 
 _NUMPY_NEEDED = (jax.errors.TracerArrayConversionError,)
+_NUMPY_SIGNS = (
+    "JAX arrays are immutable",
+    "non-tuple sequence for multidimensional indexing",
+    "setting an array element with a sequence",
+)
 _CONTROL_FLOW = (
     jax.errors.TracerBoolConversionError,
     jax.errors.TracerIntegerConversionError,
@@ -62,9 +67,16 @@ class Callback(eqx.Module):
         """(f(x, θ), w ↦ Jf(x, θ)ᵀ w), the second from the user's `vjp`."""
         assert self.pullback is not None
         pullback = self.pullback
-        return self(x, theta), lambda w: jnp.asarray(self._call(" vjp", pullback, x, theta, w)).reshape(
-            x.shape
-        )
+
+        def pull(w: Array) -> Array:
+            gradient = self._call(" vjp", pullback, x, theta, w)
+            if gradient.size != x.size:
+                raise UserFunctionError(
+                    f"{self.name} vjp: returns shape {gradient.shape}; Jfᵀw of x's shape {x.shape} is needed."
+                )
+            return jnp.asarray(gradient).reshape(x.shape)
+
+        return self(x, theta), pull
 
     def _call(self, part: str, function: Callable, *args: PyTree) -> np.ndarray:
         if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(args)):
@@ -72,9 +84,12 @@ class Callback(eqx.Module):
                 f"{self.name}{part}: a callback cannot run inside a compiled program. "
                 "Use solve or iterate (they run callbacks in a host loop), or write it with numpy or jax.numpy."
             )
-        host = jax.tree.map(np.asarray, args)
+        host = jax.tree.map(np.array, args)  # copies, so that the user may work in place
         try:
-            return np.asarray(function(*host), dtype=np.float64)
+            result = function(*host)
+            if result is None:
+                raise TypeError("it returned None; an array is needed")
+            return np.asarray(result, dtype=np.float64)
         except Exception as error:
             raise _raised(f"{self.name}{part}", function, host, error) from error
 
@@ -150,17 +165,21 @@ def is_affine_in(function: Callable, argument: int, *likes: PyTree) -> bool:
 def _trace_either_style(
     name: str, function: Callable, avals: tuple
 ) -> tuple[jax_core.ClosedJaxpr, Any, bool]:
-    """Trace as JAX first; if NumPy asks for numbers that are not there yet, trace with stand-ins."""
+    """Trace as JAX first; if that fails, trace with stand-ins that answer to NumPy."""
     try:
         return *_make_jaxpr(function, avals), True
-    except _NUMPY_NEEDED:
-        pass
     except Exception as error:
-        raise _raised(name, function, avals, error) from error
+        as_jax = error
     try:
         return *_make_jaxpr(in_numpy_style(function), avals), False
     except Exception as error:
-        raise _raised(name, function, avals, error) from error
+        cause = error if _is_about_numpy(as_jax) else as_jax
+        raise _raised(name, function, avals, cause) from cause
+
+
+def _is_about_numpy(error: Exception) -> bool:
+    """Whether JAX refused NumPy's way of writing, so that the user's own mistake is in the other error."""
+    return isinstance(error, _NUMPY_NEEDED) or any(sign in str(error) for sign in _NUMPY_SIGNS)
 
 
 def _make_jaxpr(function: Callable, avals: tuple) -> tuple[jax_core.ClosedJaxpr, Any]:
@@ -181,11 +200,15 @@ def _raised(name: str, function: Callable, args: tuple, error: Exception) -> Use
         )
     elif isinstance(error, _CONTROL_FLOW):
         why = (
-            "decides with `if`, `int` or a loop bound on a value that does not exist while the function is being "
-            "compiled. Use np.where or jax.numpy.where, or vv.callback_operator / vv.callback_constraints"
+            "needs a number (for `if`, float, int, a loop bound or a function of the math module) where there is none "
+            "yet while the function is being compiled. Use np.where for `if` and np.exp for math.exp, or pass it "
+            "through vv.callback_operator / vv.callback_constraints"
         )
+    elif NumpyStyle.__name__ in str(error):
+        why = "mixes numpy and jax.numpy on the same arrays. Write it with one of the two"
     else:
-        why = f"raised {type(error).__name__}: {str(error).splitlines()[0] if str(error) else 'no message'}"
+        first_line = str(error).splitlines()[0].rstrip(".") if str(error) else "no message"
+        why = f"raised {type(error).__name__}: {first_line}"
     return UserFunctionError(f"{name}: your function {called}({given}) {why}.")
 
 
