@@ -30,8 +30,23 @@ def as_float64(name: str, value) -> np.ndarray:
         ) from None
     n_nan = int(np.isnan(array).sum())
     if n_nan:
+        if array.ndim == 0:
+            raise InputError(f"{name} is NaN; a number is needed.")
         first = np.argwhere(np.isnan(array))[0].tolist()
         raise InputError(
             f"{name} has NaN at {n_nan} of {array.size} entries (first: {first}). Remove or fill them."
+        )
+    return array
+
+
+def as_finite_float64(name: str, value) -> np.ndarray:
+    """`value` as a float64 array without NaN and without infinities, or a sentence."""
+    from viceversa.errors import InputError
+
+    array = as_float64(name, value)
+    n_infinite = int(np.isinf(array).sum())
+    if n_infinite:
+        raise InputError(
+            f"{name} is infinite at {n_infinite} of {array.size} entries. Finite numbers are needed."
         )
     return array

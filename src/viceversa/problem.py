@@ -135,7 +135,7 @@ class MisspecifiedVI(eqx.Module):
 
     def check_x(self, name: str, x: Any) -> np.ndarray:
         """`x` as a float64 array of the problem's shape, or a sentence."""
-        array = precision.as_float64(name, x)
+        array = precision.as_finite_float64(name, x)
         if array.shape != self.shape:
             raise InputError(f"{name} has shape {array.shape}; x has shape {self.shape}.")
         return array
@@ -144,7 +144,7 @@ class MisspecifiedVI(eqx.Module):
         """`theta` as float64 arrays of the learning set's structure, or a sentence."""
         like = self.learning.set.zeros()
         try:
-            given = jax.tree.map(lambda _, leaf: precision.as_float64(name, leaf), like, theta)
+            given = jax.tree.map(lambda _, leaf: precision.as_finite_float64(name, leaf), like, theta)
         except ValueError as error:
             if isinstance(error, InputError):
                 raise
@@ -155,7 +155,7 @@ class MisspecifiedVI(eqx.Module):
 
     def check_multiplier(self, name: str, multiplier: Any) -> np.ndarray:
         """`multiplier` as J nonnegative numbers, or a sentence."""
-        array = precision.as_float64(name, multiplier).reshape(-1)
+        array = precision.as_finite_float64(name, multiplier).reshape(-1)
         if array.shape != (self.n_constraints,):
             raise InputError(f"{name} has {array.size} entries; there are {self.n_constraints} constraints.")
         if (array < 0).any():

@@ -8,8 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PyTree
 
+from viceversa.errors import InputError
 from viceversa.learning.base import Learning, Provenance
-from viceversa.precision import as_float64
+from viceversa.precision import as_finite_float64
 from viceversa.sets import Box, Product
 from viceversa.sets.base import ConvexSet
 
@@ -31,7 +32,9 @@ class Known(Learning):
     is_gradient: bool = eqx.field(static=True)
 
     def __init__(self, theta: PyTree = 0.0):
-        self.theta = jax.tree.map(lambda leaf: as_float64("Known: theta", leaf), theta)
+        self.theta = jax.tree.map(lambda leaf: as_finite_float64("Known: theta", leaf), theta)
+        if not jax.tree.leaves(self.theta):
+            raise InputError(f"Known: theta is {theta}; a number, an array or a tree of arrays is needed.")
         points = jax.tree.map(lambda leaf: Box(leaf, leaf, shape=leaf.shape), self.theta)
         self.set = points if isinstance(points, Box) else Product(points)
         self.mu, self.lipschitz = np.asarray(1.0), np.asarray(1.0)

@@ -11,7 +11,7 @@ from jaxtyping import Array, PyTree
 
 from viceversa.errors import InputError
 from viceversa.learning.base import Learning, Provenance
-from viceversa.precision import as_float64
+from viceversa.precision import as_finite_float64
 from viceversa.sets.base import ConvexSet
 
 _ROWS_PER_FACTOR = (
@@ -57,19 +57,21 @@ class LeastSquares(Learning):
             )
         n_theta = sum(int(np.prod(leaf.shape)) for leaf in jax.tree.leaves(set.zeros()))
         self.A = _as_design(A, n_theta)
-        self.b = as_float64("LeastSquares: b", b)
+        self.b = as_finite_float64("LeastSquares: b", b)
         n_rows = self.A.shape[0]
         if self.b.shape != (n_rows,):
             raise InputError(
                 f"LeastSquares: b has shape {self.b.shape}; A has {n_rows} rows, so ({n_rows},) is needed."
             )
-        self.weights = as_float64("LeastSquares: weights", np.ones(n_rows) if weights is None else weights)
+        self.weights = as_finite_float64(
+            "LeastSquares: weights", np.ones(n_rows) if weights is None else weights
+        )
         if self.weights.shape != (n_rows,) or (self.weights < 0).any():
             raise InputError(
                 f"LeastSquares: weights has shape {self.weights.shape} and smallest entry "
                 f"{self.weights.min(initial=np.inf):g}; {n_rows} nonnegative numbers are needed."
             )
-        self.ridge = as_float64("LeastSquares: ridge", ridge)
+        self.ridge = as_finite_float64("LeastSquares: ridge", ridge)
         if self.ridge.shape != () or self.ridge < 0:
             raise InputError(f"LeastSquares: ridge is {ridge}; one number >= 0 is needed.")
         self.set = set
@@ -102,7 +104,7 @@ class LeastSquares(Learning):
 
 
 def _as_design(A, n_theta: int) -> np.ndarray:
-    design = as_float64("LeastSquares: A", A)
+    design = as_finite_float64("LeastSquares: A", A)
     if design.ndim == 1:
         design = design[:, None]
     if design.ndim != 2 or design.shape[1] != n_theta or design.shape[0] == 0:
@@ -110,8 +112,6 @@ def _as_design(A, n_theta: int) -> np.ndarray:
             f"LeastSquares: A has shape {np.shape(A)}; one row per observation and {n_theta} columns "
             f"(one per component of θ, as `set` declares) are needed."
         )
-    if not np.isfinite(design).all():
-        raise InputError("LeastSquares: A has infinite entries. Remove those observations.")
     return design
 
 

@@ -48,10 +48,16 @@ class SecondaryVI(Learning):
             raise InputError(
                 f"SecondaryVI: set is {type(set).__name__}; a viceversa set (the Θ of θ) is needed."
             )
+        if isinstance(operator, functions.Callback):
+            raise InputError(
+                "SecondaryVI: operator is a callback; H is differentiated to find its constants, so it must be written "
+                "with numpy or jax.numpy. If its data fit a linear model, use vv.LeastSquares."
+            )
         like = set.zeros()
         self.function = functions.trace("SecondaryVI: operator", operator, like)
         _check_same_structure(functions.output_like(self.function, like), like)
         self.set = set
+        mu, lipschitz = _as_modulus("mu", mu), _as_modulus("lipschitz", lipschitz)
         declared = mu is not None and lipschitz is not None
         is_affine = functions.is_affine_in(self.function, 0, like)
         matrices = self._jacobians(1 if is_affine else _N_SAMPLES)
@@ -80,6 +86,15 @@ class SecondaryVI(Learning):
             points = [self.set.interior_point()]
             points += [self.set.sample(key) for key in jax.random.split(jax.random.key(0), n_samples - 1)]
             return [np.asarray(jacobian(jax.flatten_util.ravel_pytree(p)[0])) for p in points]
+
+
+def _as_modulus(name: str, value: Any) -> np.ndarray | None:
+    if value is None:
+        return None
+    modulus = precision.as_finite_float64(f"SecondaryVI: {name}", value)
+    if modulus.shape != () or modulus <= 0:
+        raise InputError(f"SecondaryVI: {name} is {value}; one positive number is needed.")
+    return modulus
 
 
 def _check_same_structure(output: PyTree, like: PyTree) -> None:
