@@ -6,14 +6,15 @@ from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from viceversa import precision
-from viceversa.errors import InputError, UserFunctionError
+from viceversa import functions, precision
+from viceversa.errors import InputError
 from viceversa.precision import as_float64
+
+_TRIED = (0, 1, 10, 1000, 100_000)  # iterations at which a user's schedule is checked to be positive
 
 
 class Constant(eqx.Module):
@@ -48,10 +49,10 @@ class Power(eqx.Module):
 class Schedule(eqx.Module):
     """A user's own function of k."""
 
-    function: Callable = eqx.field(static=True)
+    function: Callable
 
     def __call__(self, k: Array) -> Float[Array, ""]:
-        return jnp.asarray(self.function(k), dtype=float)
+        return jnp.asarray(self.function(jnp.asarray(k, dtype=float)), dtype=float)
 
 
 def as_steps(name: str, value: Any) -> Any:
@@ -59,17 +60,18 @@ def as_steps(name: str, value: Any) -> Any:
     if isinstance(value, (Constant, Power, Schedule)):
         return value
     if callable(value):
-        try:
+        rule = functions.trace(f"{name}: the schedule", value, np.zeros(()))
+        output = functions.output_like(rule, np.zeros(()))
+        if getattr(output, "shape", None) != ():
+            raise InputError(f"{name}: the schedule returns {output}; one number is needed.")
+        for k in _TRIED:
             with precision.double():
-                first = jax.eval_shape(value, jax.ShapeDtypeStruct((), np.int64))
-        except Exception as error:
-            raise UserFunctionError(
-                f"{name}: your schedule raised {type(error).__name__}: {error}. "
-                "It is called with k as a traced integer: use arithmetic and jax.numpy."
-            ) from error
-        if getattr(first, "shape", ()) != ():
-            raise InputError(f"{name}: the schedule returns shape {first.shape}; one number is needed.")
-        return Schedule(value)
+                found = float(rule(jnp.asarray(float(k))))
+            if not (np.isfinite(found) and found > 0):
+                raise InputError(
+                    f"{name}: the schedule returns {found:g} at k = {k}; positive numbers are needed."
+                )
+        return Schedule(rule)
     return Constant(_positive(name, value))
 
 
