@@ -52,6 +52,8 @@ def lagrangian_operator(
     f_x, pullback = f.vjp(x)
     if not per_player:
         return F(x) + pullback(lam), f_x
-    jacobian = jax.vmap(pullback)(jnp.eye(lam.shape[1], dtype=x.dtype))  # (J, N, ...)
+    identity = jnp.eye(lam.shape[1], dtype=x.dtype)
+    rows = [pullback(e) for e in identity] if problem.runs_on_host else jax.vmap(pullback)(identity)
+    jacobian = jnp.asarray(rows).reshape(lam.shape[1], *x.shape)  # (J, N, ...)
     weighted = jnp.einsum("ij,jik->ik", lam, jacobian.reshape(jacobian.shape[0], x.shape[0], -1))
     return F(x) + weighted.reshape(x.shape), jnp.broadcast_to(f_x, lam.shape)

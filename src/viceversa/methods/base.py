@@ -6,10 +6,12 @@ from abc import abstractmethod
 from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PyTree
 
 from viceversa.errors import InputError
+from viceversa.precision import as_float64
 from viceversa.problem import MisspecifiedVI
 from viceversa.steps import as_steps
 
@@ -70,7 +72,7 @@ class Method(eqx.Module):
     def ergodic(self, state: Any) -> tuple[Array, Float[Array, ""]]:
         """The point and the weight with which this iterate enters the average of the method's theorem."""
 
-    def check(self, problem: MisspecifiedVI) -> None:  # noqa: B027
+    def check(self, problem: MisspecifiedVI) -> None:
         """Refuse, in a sentence, a problem this method is not for; called once by the host before a run."""
 
     def counts(self, state: Any, n_steps: int) -> OracleCounts:
@@ -80,6 +82,10 @@ class Method(eqx.Module):
 
 def check_learning(name: str, learner: Any, learning_rate: Any) -> tuple[Any, Any]:
     """`learner` or `learning_rate`, not both; a rate becomes a step rule."""
+    if learner is not None and not hasattr(type(learner), "step_counts"):
+        raise InputError(
+            f"{name}: learner is {learner!r}; a learner such as vv.ProjectedGradient(rate) is needed."
+        )
     if learner is not None and learning_rate is not None:
         raise InputError(f"{name}: both learner and learning_rate were given. Put the rate into the learner.")
     return learner, None if learning_rate is None else as_steps(f"{name}: learning_rate", learning_rate)
@@ -92,9 +98,20 @@ def one_of(name: str, value: str, allowed: tuple[str, ...]) -> str:
     return value
 
 
+def dual_start(name: str, multipliers: str, x0: Array, lam0: Array) -> Array:
+    """λ_0, or one copy of it for each player (the first axis of x)."""
+    if multipliers == "shared":
+        return lam0
+    if x0.ndim == 0:
+        raise InputError(
+            f"{name}: multipliers='per_player' needs players along the first axis of x, but x is a scalar."
+        )
+    return jnp.tile(lam0, (x0.shape[0], 1))
+
+
 def fraction(name: str, value: Any, low: float, high: float) -> np.ndarray:
     """A number strictly between `low` and `high`."""
-    array = np.asarray(value, dtype=np.float64)
+    array = as_float64(name, value)
     if array.shape != () or not low < array < high:
         raise InputError(f"{name} is {value}; a number between {low:g} and {high:g} is needed.")
     return array

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int, PyTree
 
 from viceversa.lagrangian import lagrangian_operator
-from viceversa.methods.base import Info, Method, OracleCounts, check_learning, fraction, one_of
+from viceversa.methods.base import Info, Method, OracleCounts, check_learning, dual_start, fraction, one_of
 from viceversa.numerics import positive_part
 from viceversa.problem import MisspecifiedVI
 from viceversa.steps import Power, as_steps
@@ -69,7 +69,7 @@ class TikhonovLagrangian(Method):
         self.learner, self.learning_rate = check_learning(name, learner, learning_rate)
 
     def init(self, problem: MisspecifiedVI, theta: PyTree, x0: Array, lam0: Array) -> TikhonovState:
-        lam = jnp.tile(lam0, (x0.shape[0], 1)) if self.multipliers == "per_player" else lam0
+        lam = dual_start("TikhonovLagrangian", self.multipliers, x0, lam0)
         return TikhonovState(k=jnp.asarray(0), x=x0, lam=lam)
 
     def step(self, problem: MisspecifiedVI, theta: PyTree, state: TikhonovState, key=None):
