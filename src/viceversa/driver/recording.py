@@ -14,6 +14,7 @@ from viceversa.certificates.residuals import Residuals, Scales, residuals
 from viceversa.errors import InputError, MissingExtra
 from viceversa.methods.base import Info, OracleCounts
 from viceversa.numerics import positive_part, tree_norm, tree_subtract
+from viceversa.precision import as_float64
 from viceversa.problem import MisspecifiedVI
 from viceversa.schemes.base import Point
 
@@ -50,9 +51,10 @@ class Record:
                 )
             steps = np.geomspace(1, max(max_iter, 1), self.n - 1)
             return np.concatenate([[0], np.minimum(np.round(steps), max_iter)]).astype(np.int64)
-        at = np.unique(np.asarray(self.at, dtype=np.int64))
-        if at.size == 0 or at[0] < 0:
-            raise InputError("Record: at must list iterations >= 0.")
+        given = as_float64("Record: at", self.at)
+        at = np.unique(given.astype(np.int64))
+        if at.size == 0 or at[0] < 0 or (given != np.round(given)).any():
+            raise InputError(f"Record: at is {self.at}; whole numbers >= 0 (iterations) are needed.")
         return np.unique(np.concatenate([[0], at[at <= max_iter], [max_iter]]))
 
 
