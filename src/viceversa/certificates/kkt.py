@@ -32,7 +32,7 @@ class Certificate:
     @property
     def holds(self) -> bool:
         """Whether every inequality of `solved` holds (the learning one as surely as its constants)."""
-        return max(self.relative.values()) <= self.tol
+        return all(value <= self.tol for value in self.relative.values())  # a NaN does not hold
 
     def __str__(self) -> str:
         rows = [f"{'condition':<17}{'relative':>10}   needed   verdict"]
