@@ -7,7 +7,7 @@ from viceversa.errors import InputError, SolveError, UserFunctionError
 from viceversa.functions import callback_constraints, callback_operator
 from viceversa.lagrangian import Phi, augmented_lagrangian, grad_lambda_Phi, grad_x_Phi, phi
 from viceversa.learners import ExtragradientLearner, ProjectedGradient
-from viceversa.learning import Known, LeastSquares, SecondaryVI
+from viceversa.learning import CoupledLearning, CoupledLearningWarning, Known, LeastSquares, SecondaryVI
 from viceversa.markets import cournot
 from viceversa.methods import *
 from viceversa.problem import MisspecifiedVI

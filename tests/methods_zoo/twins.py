@@ -191,3 +191,48 @@ def mirror_prox(tau, omega, mutant=None):
         x = prox(y if mutant == "from y" else x, tau * G[:3])
         lam = np.maximum(lam - tau * G[3:], 0.0)
         theta = p.learn(theta)
+
+
+def optimization(omega=1.0):
+    """The symmetric problem with affine constraints, θ₁ C x − θ₂ d ≤ 0."""
+    return Numbers(P.gradient, P.affine, lambda x, theta: theta[0] * P.C, box, omega)
+
+
+def subgradient(p, gamma0, mutant=None):
+    """Yields the weighted average of x_0..x_{k−1} as its third entry."""
+    z, theta = start()
+    total, weight, k = np.zeros(3), 0.0, 0
+    while True:
+        x, lam = _split(z)
+        yield x, lam, (x if weight == 0.0 else total / weight)
+        gamma = gamma0 / np.sqrt(k + 1.0)
+        z_next = p.project(z - gamma * p.G(z, theta))
+        total = total + gamma * (z_next if mutant == "new point" else z)[:3]
+        weight += 0.0 if mutant == "new point" and k == 0 else gamma
+        z, theta, k = z_next, p.learn(theta), k + 1
+
+
+def accelerated(p, mu, c0, C1, rho0, mutant=None):
+    """Yields the t-weighted average of x_1..x_k as its third entry."""
+    x, lam, theta = P.X0.copy(), P.LAM0.copy(), P.THETA0.copy()
+    rho = rho_prev = rho0
+    F_prev = p.F(x, theta)
+    total, weight = np.zeros(3), 0.0
+    while True:
+        yield x, lam, (x if weight == 0.0 else total / weight)
+        gamma = 1.0 / (c0 + C1 * rho)
+        F, f, J = p.F(x, theta), p.f(x, theta), p.jacobian(x, theta)
+        ratio = rho / rho_prev if mutant == "inverted weight" else rho_prev / rho
+        direction = F + ratio * (F - F_prev)
+        for j in range(len(lam)):
+            direction = direction + J[j] * max(rho * f[j] + lam[j], 0.0)
+        x_old, x = x, p.project_x(x - gamma * direction)
+        theta_next = p.learn(theta)
+        at = x_old if mutant == "old x" else x
+        f = p.f(at, theta_next if mutant == "new theta" else theta)
+        lam = np.array([max(lam[j] + rho * f[j], 0.0) for j in range(len(lam))])
+        total, weight = total + rho / rho0 * x, weight + rho / rho0
+        b = 2.0 * C1 * rho + c0
+        delta = (-b + np.sqrt(b * b + 8.0 * C1 * mu * rho)) / (2.0 * C1)
+        rho_prev, rho = rho, rho + delta
+        F_prev, theta = F, theta_next

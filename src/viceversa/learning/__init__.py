@@ -1,8 +1,17 @@
 """How the parameter θ is determined: the secondary VI, H(θ*)ᵀ(ϑ − θ*) ≥ 0 for all ϑ in Θ."""
 
 from viceversa.learning.base import Learning, Modulus
+from viceversa.learning.coupled import CoupledLearning, CoupledLearningWarning
 from viceversa.learning.known import Known
 from viceversa.learning.least_squares import LeastSquares
 from viceversa.learning.secondary import SecondaryVI
 
-__all__ = ["Known", "Learning", "LeastSquares", "Modulus", "SecondaryVI"]
+__all__ = [
+    "CoupledLearning",
+    "CoupledLearningWarning",
+    "Known",
+    "Learning",
+    "LeastSquares",
+    "Modulus",
+    "SecondaryVI",
+]

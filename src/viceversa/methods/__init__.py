@@ -5,6 +5,7 @@ serves both. Three therefore have a second name: `Extragradient` and `Misspecifi
 `ExtragradientLagrangian`, and `MisspecifiedTikhonov` is `TikhonovLagrangian`.
 """
 
+from viceversa.methods.accelerated_augmented_lagrangian import AcceleratedAugmentedLagrangian
 from viceversa.methods.adaptive_augmented_lagrangian import AdaptiveAugmentedLagrangian
 from viceversa.methods.adaptive_golden_ratio import AdaptiveGoldenRatio
 from viceversa.methods.anchored_extragradient import AnchoredExtragradient
@@ -15,6 +16,7 @@ from viceversa.methods.extragradient_lagrangian import ExtragradientLagrangian
 from viceversa.methods.forward_reflected_backward import ForwardReflectedBackward
 from viceversa.methods.golden_ratio import GoldenRatio
 from viceversa.methods.mirror_prox import MirrorProx
+from viceversa.methods.misspecified_subgradient import MisspecifiedSubgradient
 from viceversa.methods.popov import Popov
 from viceversa.methods.projection import ProjectionMethod
 from viceversa.methods.restarted import Restarted
@@ -27,6 +29,7 @@ MisspecifiedExtragradient = ExtragradientLagrangian
 MisspecifiedTikhonov = TikhonovLagrangian
 
 __all__ = [
+    "AcceleratedAugmentedLagrangian",
     "AdaptiveAugmentedLagrangian",
     "AdaptiveGoldenRatio",
     "AnchoredExtragradient",
@@ -39,6 +42,7 @@ __all__ = [
     "Method",
     "MirrorProx",
     "MisspecifiedExtragradient",
+    "MisspecifiedSubgradient",
     "MisspecifiedTikhonov",
     "OracleCounts",
     "Popov",

@@ -1,0 +1,82 @@
+"""Learning that depends on what is played: H(θ, x), outside the theory of the paper."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import numpy as np
+from jaxtyping import Array, PyTree
+
+from viceversa import functions
+from viceversa.errors import InputError
+from viceversa.learning.base import Learning, Provenance
+from viceversa.precision import as_float64
+from viceversa.sets.base import ConvexSet
+
+
+class CoupledLearningWarning(UserWarning):
+    """Learning depends on the decisions, which the convergence theorem does not cover."""
+
+
+class CoupledLearning(Learning):
+    """θ* in Θ with H(θ*, x*)ᵀ(ϑ − θ*) ≥ 0 for all ϑ in Θ: beliefs corrected from what is observed while playing.
+
+    For example firms that see the price but not the slope θ of demand, H(θ, x) = X̃(θX̃ − (a − p_observed(x))) (Jiang,
+    Shanbhag & Meyn 2011). The joint map of (x, θ) is in general **not** monotone: there can be several fixed points, and
+    convergence depends on the start. No theorem of this package covers it, which a warning says once.
+
+    `mu` and `lipschitz` are the moduli of H(·, x) in θ, taken on trust: they set the default learning rate and the reported
+    learning error, which is an estimate at the current x. Both default to 1; better declare them.
+
+    Example:
+        >>> import warnings, viceversa as vv
+        >>> with warnings.catch_warnings():
+        ...     warnings.simplefilter("ignore", vv.CoupledLearningWarning)
+        ...     learning = vv.CoupledLearning(lambda theta, x: theta - x.sum(), set=vv.Box(0.0, 9.0, shape=()))
+        >>> learning.provenance
+        'estimated'
+    """
+
+    function: Any
+    set: ConvexSet
+    mu: np.ndarray
+    lipschitz: np.ndarray
+    provenance: Provenance = eqx.field(static=True)
+    is_gradient: bool = eqx.field(static=True)
+
+    def __init__(self, operator: Callable, set: ConvexSet, mu: float = 1.0, lipschitz: float | None = None):
+        if not isinstance(set, ConvexSet):
+            raise InputError(
+                f"CoupledLearning: set is {type(set).__name__}; a viceversa set (the Θ of θ) is needed."
+            )
+        if not callable(operator):
+            raise InputError(
+                f"CoupledLearning: operator is {type(operator).__name__}; a function H(theta, x) is needed."
+            )
+        self.function, self.set = operator, set
+        self.mu = as_float64("CoupledLearning: mu", mu)
+        self.lipschitz = as_float64(
+            "CoupledLearning: lipschitz", max(mu, 1.0) if lipschitz is None else lipschitz
+        )
+        if not 0.0 < self.mu <= self.lipschitz:
+            raise InputError(
+                f"CoupledLearning: mu = {float(self.mu):g} and lipschitz = {float(self.lipschitz):g} were given; "
+                "0 < mu <= lipschitz is needed."
+            )
+        self.provenance, self.is_gradient = "estimated", False
+        warnings.warn(
+            "CoupledLearning: H depends on x. The convergence theorem assumes learning that does not, so neither convergence "
+            "nor the reported learning error is guaranteed; there may be several fixed points. Check the answer from "
+            "more than one start.",
+            CoupledLearningWarning,
+            stacklevel=2,
+        )
+
+    def operator(self, theta: PyTree, x: Array | None = None) -> PyTree:
+        if x is None:
+            raise InputError("CoupledLearning: H depends on x; call operator(theta, x).")
+        # x's shape is not known before there is a problem, so the function is traced where it is used.
+        return functions.trace("CoupledLearning: operator", self.function, theta, x)(theta, x)
