@@ -116,6 +116,7 @@ def _evaluate(
         F=jnp.max(jnp.abs(F(x0)), initial=0.0),
         f_start=jnp.abs(f(x0)),
         f_slope=constraint_slopes(problem, x, x0, theta),
+        theta0=theta0,
     )
     units = jnp.maximum(scales.f_start, scales.f_slope)
     return residuals(problem, x, lam, theta, scales), problem.at(theta).f(x), units

@@ -8,15 +8,24 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
+from viceversa import numerics
 from viceversa.learning.base import Learning
 from viceversa.numerics import positive_part, safe_divide, tree_norm, tree_subtract
 from viceversa.problem import MisspecifiedVI
+
+# A width beyond 1e19 means "no bound" (as in linear programming codes). Below that, a box may still be far larger than
+# what happens in it, so a coordinate's unit is what it has reached, and this share of the width where that is nothing.
+_NO_BOUND = 1e19
+_SHARE = 1e-6
+_CLOSE = (
+    0.1  # f's units are taken at the point itself once the conditions that do not need them hold this well
+)
 
 
 class Scales(NamedTuple):
     """The units everything relative is measured in, taken at the start x_0 (DESIGN: what `tol` means).
 
-    x0 is kept for coordinates without a width; F = ‖F(x_0)‖∞; f_start = |f(x_0)|; f_slope = Σ_i |∂_i f_j(x)| x̂_i
+    x0 and theta0 are kept for the lengths x̂ and θ̂; F = ‖F(x_0)‖∞; f_start = |f(x_0)|; f_slope = Σ_i |∂_i f_j(x)| x̂_i
     at the point named by the caller.
     """
 
@@ -24,6 +33,7 @@ class Scales(NamedTuple):
     F: Float[Array, ""]
     f_start: Float[Array, " J"]
     f_slope: Float[Array, " J"]
+    theta0: PyTree
 
 
 class Relative(NamedTuple):
@@ -49,16 +59,24 @@ class Residuals(NamedTuple):
 
 
 def coordinate_scale(problem: MisspecifiedVI, x: Array, x0: Array) -> Array:
-    """x̂: the width of X in each coordinate, or max(|x|, |x − x_0|) where X has none."""
-    local = jnp.maximum(jnp.abs(x), jnp.abs(x - x0))
-    return jnp.where(jnp.isfinite(problem.x_width), problem.x_width, local)
+    """x̂ = max(|x|, |x − x_0|) in each coordinate, at most the width of X and at least a small share of it."""
+    local, width = jnp.maximum(jnp.abs(x), jnp.abs(x - x0)), jnp.asarray(problem.x_width)
+    return jnp.where(width < _NO_BOUND, jnp.minimum(width, jnp.maximum(local, _SHARE * width)), local)
+
+
+def theta_scale(problem: MisspecifiedVI, theta: PyTree, theta0: PyTree) -> Float[Array, ""]:
+    """θ̂ = max(‖θ‖, ‖θ − θ_0‖), and at least a small share of the width of Θ."""
+    local = jnp.maximum(tree_norm(theta), tree_norm(tree_subtract(theta, theta0)))
+    width = jnp.where(problem.theta_width < _NO_BOUND, problem.theta_width, 0.0)
+    return jnp.maximum(local, _SHARE * width)
 
 
 def start_scales(problem: MisspecifiedVI, x0: Array, theta: PyTree) -> Scales:
     """The scales at the start."""
     F, f, _ = problem.at(theta)
     slope = constraint_slopes(problem, x0, x0, theta)
-    return Scales(x0=x0, F=jnp.max(jnp.abs(F(x0)), initial=0.0), f_start=jnp.abs(f(x0)), f_slope=slope)
+    F_hat = jnp.max(jnp.abs(F(x0)), initial=0.0)
+    return Scales(x0=x0, F=F_hat, f_start=jnp.abs(f(x0)), f_slope=slope, theta0=theta)
 
 
 def constraint_slopes(problem: MisspecifiedVI, x: Array, x0: Array, theta: PyTree) -> Float[Array, " J"]:
@@ -88,13 +106,22 @@ def residuals(problem: MisspecifiedVI, x: Array, lam: Array, theta: PyTree, scal
     x_hat = coordinate_scale(problem, x, scales.x0)
     F_hat = jnp.maximum(scales.F, jnp.max(jnp.abs(F_x), initial=0.0))
     force = jnp.maximum(F_hat, jnp.max(jnp.abs(pulled), initial=0.0))
-    f_hat = jnp.maximum(scales.f_start, scales.f_slope)
-    reach = jnp.max(jnp.minimum(x_hat, jnp.maximum(jnp.abs(x), jnp.abs(x - scales.x0))), initial=0.0)
-    reach = jnp.where(reach > 0, reach, 1.0)  # at x = x_0 = 0 any length will do: only t·g matters
+    reach = jnp.max(x_hat, initial=0.0)
+    reach = jnp.where(reach > 0, reach, 1.0)  # x = x_0 = 0 without bounds: any length, only t·g matters
     t = safe_divide(reach, force, 1.0)
     moved = jnp.max(jnp.abs(x - X.project(x + t * g)), initial=0.0)
-    budget = jnp.sum(lam * f_hat) + F_hat * jnp.sum(x_hat)
+    stationarity = moved / reach
     learning_error = learning_error_bound(problem.learning, theta, x)
+    learning = safe_divide(learning_error, theta_scale(problem, theta, scales.theta0), 0.0)
+    f_slope = numerics.cond(
+        jnp.maximum(stationarity, learning) <= _CLOSE,
+        lambda at: constraint_slopes(problem, at, scales.x0, theta),
+        lambda at: scales.f_slope,
+        x,
+        on_host=problem.runs_on_host,
+    )
+    f_hat = jnp.maximum(scales.f_start, f_slope)
+    budget = jnp.sum(lam * f_hat) + F_hat * jnp.sum(jnp.broadcast_to(x_hat, x.shape))
     natural = jnp.max(jnp.abs(x - X.project(x + g)), initial=0.0)
     complementary = jnp.max(jnp.abs(lam - positive_part(lam + f_x)), initial=0.0)
     return Residuals(
@@ -102,21 +129,25 @@ def residuals(problem: MisspecifiedVI, x: Array, lam: Array, theta: PyTree, scal
         infeasibility=jnp.sum(positive_part(f_x)),
         learning_error=learning_error,
         relative=Relative(
-            stationarity=safe_divide(moved, reach, jnp.where(moved > 0, jnp.inf, 0.0)),
+            stationarity=stationarity,
             feasibility=jnp.max(
-                safe_divide(positive_part(f_x), f_hat, jnp.where(f_x > 0, jnp.inf, 0.0)), initial=0.0
+                safe_divide(positive_part(f_x), f_hat, jnp.where(f_x > 0, 1.0, 0.0)), initial=0.0
             ),
             complementarity=safe_divide(jnp.max(lam * jnp.abs(f_x), initial=0.0), budget, 0.0),
-            learning=safe_divide(learning_error, jnp.maximum(tree_norm(theta), problem.theta_width), 0.0),
+            learning=learning,
         ),
     )
 
 
 def learning_error_bound(learning: Learning, theta: PyTree, x: Array | None = None) -> Float[Array, ""]:
-    """‖θ − θ*‖ ≤ min(2(L/μ)‖θ − P_Θ(θ − H(θ)/L)‖, ‖H(θ)‖/μ) for θ in Θ; as sure as μ and L are."""
+    """‖θ − θ*‖ ≤ min(2(L/μ)‖ϑ − P_Θ(ϑ − H(ϑ)/L)‖, ‖H(ϑ)‖/μ) + ‖θ − ϑ‖, ϑ = P_Θ(θ); as sure as μ and L are.
+
+    Both bounds need a point of Θ: outside it H may vanish far from θ*.
+    """
     if learning.is_known:
         return jnp.zeros(())
+    given, theta = theta, learning.set.project(theta)
     H = learning.operator(theta, x)
     projected = learning.set.project(jax.tree.map(lambda p, h: p - h / learning.lipschitz, theta, H))
     by_projection = 2.0 * learning.lipschitz / learning.mu * tree_norm(tree_subtract(theta, projected))
-    return jnp.minimum(by_projection, tree_norm(H) / learning.mu)
+    return jnp.minimum(by_projection, tree_norm(H) / learning.mu) + tree_norm(tree_subtract(given, theta))
