@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -42,8 +41,9 @@ class Intersection(ConvexSet):
 
         P(x) = P_R(m + τ(x − m)),   τ ∈ [0, 1] the largest with ‖P_R(m + τ(x − m)) − m‖ ≤ r            (1)
 
-    ‖P_R(m + τ(x − m)) − m‖ does not decrease in τ, so halving finds τ to the last bit. Up to two balls are
-    taken; other combinations are refused: pass one of the sets as constraints.
+    ‖P_R(m + τ(x − m)) − m‖ does not decrease in τ, so halving finds τ to the last bit: y ∈ S and ⟨x − y, z − y⟩ ≤ 0 on
+    S to 1e-12. (Where the sphere is tangent to R these fix y itself only to √ε.) Up to two balls are taken; other
+    combinations are refused: pass one of the sets as constraints.
 
     Example:
         >>> import numpy as np
@@ -130,6 +130,7 @@ def _project_jvp(primals, tangents):
     return y, tau * (J_dx - (on_sphere * bent * jnp.sum(g * dx)) * g)
 
 
+@jax.jit
 def _tau(x, rest: ConvexSet, ball: Ball):
     """The largest τ ∈ [0, 1] with ‖P_R(m + τ(x − m)) − m‖ ≤ r."""
 
@@ -143,9 +144,10 @@ def _support(rest: ConvexSet, ball: Ball, c, value, y):
     if lives_in_jax((rest, ball, c)):
         return _support_on_sphere(rest, ball, c, value, y)
     with precision.double():
-        return to_numpy(_support_compiled(rest, ball, np.asarray(c, dtype=np.float64), value, y))
+        return to_numpy(_support_on_sphere(rest, ball, np.asarray(c, dtype=np.float64), value, y))
 
 
+@jax.jit
 def _support_on_sphere(rest: ConvexSet, ball: Ball, c, value, y):
     direction = numerics.safe_divide(c, numerics.tree_norm(c), 0.0) * ball.radius
 
@@ -156,9 +158,6 @@ def _support_on_sphere(rest: ConvexSet, ball: Ball, c, value, y):
     inside = jnp.isfinite(value) & (_distance(y, ball) <= ball.radius * (1.0 + TOUCHING))
     y = jnp.where(inside, y, at(s))
     return jnp.sum(c * y), y
-
-
-_support_compiled = eqx.filter_jit(_support_on_sphere)
 
 
 def _largest(fits, high: float):
@@ -224,7 +223,7 @@ def _merged(sets: list[ConvexSet]) -> ConvexSet:
     """One set equal to the intersection of sets made of linear rows."""
     if len(sets) == 1:
         return sets[0]
-    parts = [_describe(one) for one in sets]
+    parts = [describe(one) for one in sets]
     A, b, C, d = (np.concatenate([part[k] for part in parts]) for k in range(4))
     lower = np.max([part.lower for part in parts], axis=0)
     upper = np.min([part.upper for part in parts], axis=0)
@@ -240,7 +239,7 @@ def _merged(sets: list[ConvexSet]) -> ConvexSet:
         raise InputError(f"Intersection of {names}, merged into one set: {error}") from None
 
 
-def _describe(one: ConvexSet) -> Description:
+def describe(one: ConvexSet) -> Description:
     """A set as linear rows and bounds over the ravelled point, or a sentence."""
     n = int(np.prod(one.shape))
     none, nothing = np.zeros((0, n)), np.zeros(0)
@@ -269,7 +268,7 @@ def _describe(one: ConvexSet) -> Description:
             upper = np.where(allowed, np.expand_dims(one.total, -1), 0.0).ravel()
             return Description(none, nothing, C, total, np.zeros(n), upper)
         case Product():
-            parts = [_describe(block) for block in one.blocks]
+            parts = [describe(block) for block in one.blocks]
             _check_size(sum(len(part.b) + len(part.d) for part in parts), n)
             A, C = _block_diagonal([part.A for part in parts]), _block_diagonal([part.C for part in parts])
             b, d, lower, upper = (np.concatenate([part[k] for part in parts]) for k in (1, 3, 4, 5))

@@ -99,6 +99,11 @@ class Simplex(ConvexSet):
 
 @jax.custom_jvp
 def _project(x, total, mask):
+    return _threshold(x, total, mask)
+
+
+@jax.jit
+def _threshold(x, total, mask):
     n = x.shape[-1]
     if n == 0:
         return x
@@ -114,7 +119,9 @@ def _project(x, total, mask):
     n_support = jnp.maximum(jnp.sum(usable & (k * u > partial), axis=-1, keepdims=True), 1)
     threshold = jnp.take_along_axis(partial, n_support - 1, axis=-1) / n_support
     support = s > threshold
-    tau = (jnp.sum(jnp.where(support, s, 0.0), axis=-1, keepdims=True) - total) / n_support
+    # Rounding may put a tie on either side of the threshold: the same entries are summed and counted.
+    n_kept = jnp.maximum(jnp.sum(support, axis=-1, keepdims=True), 1)
+    tau = (jnp.sum(jnp.where(support, s, 0.0), axis=-1, keepdims=True) - total) / n_kept
     return jnp.where(support, jnp.maximum(s - tau, 0.0), 0.0)
 
 
