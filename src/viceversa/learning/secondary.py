@@ -57,7 +57,7 @@ class SecondaryVI(Learning):
         self.function = functions.trace("SecondaryVI: operator", operator, like)
         _check_same_structure(functions.output_like(self.function, like), like)
         self.set = set
-        mu, lipschitz = _as_modulus("mu", mu), _as_modulus("lipschitz", lipschitz)
+        given_mu, given_lipschitz = _as_modulus("mu", mu), _as_modulus("lipschitz", lipschitz)
         declared = mu is not None and lipschitz is not None
         is_affine = functions.is_affine_in(self.function, 0, like)
         matrices = self._jacobians(1 if is_affine else _N_SAMPLES)
@@ -66,8 +66,10 @@ class SecondaryVI(Learning):
         )
         found_mu = min(float(np.linalg.eigvalsh((M + M.T) / 2)[0]) for M in matrices)
         found_lipschitz = max(float(np.linalg.norm(M, 2)) for M in matrices)
-        self.mu = np.asarray(found_mu if mu is None else mu, dtype=np.float64)
-        self.lipschitz = np.asarray(found_lipschitz if lipschitz is None else lipschitz, dtype=np.float64)
+        self.mu = np.asarray(found_mu if given_mu is None else given_mu, dtype=np.float64)
+        self.lipschitz = np.asarray(
+            found_lipschitz if given_lipschitz is None else given_lipschitz, dtype=np.float64
+        )
         self.provenance = "exact" if is_affine else "declared" if declared else "estimated"
         self.is_gradient = is_affine and symmetric
         _check_moduli(self.mu, self.lipschitz, found_mu, found_lipschitz, is_affine)
