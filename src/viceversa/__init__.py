@@ -2,6 +2,8 @@
 
 from viceversa import gallery, lagrangian, steps
 from viceversa.certificates import Certificate, certify
+from viceversa.compare import Comparison, compare
+from viceversa.constants import Constant, Constants, constants
 from viceversa.driver import Record, Solution, Status, Trace, iterate, solve
 from viceversa.errors import InputError, SolveError, UserFunctionError
 from viceversa.functions import callback_constraints, callback_operator
@@ -11,7 +13,7 @@ from viceversa.learning import CoupledLearning, CoupledLearningWarning, Known, L
 from viceversa.markets import cournot
 from viceversa.methods import *
 from viceversa.problem import MisspecifiedVI
-from viceversa.schemes import Simultaneous
+from viceversa.schemes import Oracle, Sequential, Simultaneous
 from viceversa.sets import *
 
 __version__ = "0.1.0"
