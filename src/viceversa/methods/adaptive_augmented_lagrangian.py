@@ -33,6 +33,7 @@ class AdaptiveState(eqx.Module):
     gamma: Float[Array, ""]
     gamma_max: Float[Array, ""]
     weight: Float[Array, " J"]
+    gradient_sq: Float[Array, " J"]
     x_start: Float[Array, "..."]
     moved: Bool[Array, ""]
     n_tests: Int[Array, ""]
@@ -95,6 +96,7 @@ class AdaptiveAugmentedLagrangian(Method):
             gamma=gamma,
             gamma_max=_GAMMA_RANGE * gamma,
             weight=safe_divide(self.weight * _PENALTY_SHARE, gamma**2 * gradient_sq, 1.0),
+            gradient_sq=gradient_sq,
             x_start=x0,
             moved=jnp.asarray(True),
             n_tests=n_tests,
@@ -136,6 +138,7 @@ class AdaptiveAugmentedLagrangian(Method):
             gamma=trial.gamma,
             gamma_max=state.gamma_max,
             weight=state.weight,
+            gradient_sq=state.gradient_sq,
             x_start=state.x_start,
             moved=_moved(trial.x, state),
             n_tests=state.n_tests + trial.n_tests,

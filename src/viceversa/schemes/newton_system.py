@@ -11,20 +11,34 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from viceversa import krylov
-from viceversa.numerics import positive_part
+from viceversa.local_derivative import local_derivative
+from viceversa.numerics import positive_part, safe_divide
 from viceversa.problem import MisspecifiedVI
-from viceversa.sets import Ball, Intersection, Product
+from viceversa.sets import Ball, Box, Free, Intersection, NonNegative, Product
 from viceversa.sets.base import ConvexSet
 
 MAX_PRODUCTS_SYMMETRIC = 200  # MINRES keeps seven vectors, so it may take its time
+LEAST_CURVATURE = 1e-4  # local derivatives below this share of 1/γ are taken for zero
 MAX_PRODUCTS = 60  # GMRES keeps them all
 
 
 class Metric(NamedTuple):
-    """The scales of the natural map: γ for x, ρ_j for λ_j (units of x/F and of λ/f)."""
+    """The scales of the natural map: γ for x (one number, or one for each coordinate of a box), ρ_j for λ_j."""
 
-    gamma: Float[Array, ""]
+    gamma: Float[Array, "..."]
     rho: Float[Array, " J"]
+
+
+def local_metric(problem: MisspecifiedVI, x: Array, lam: Array, theta: PyTree, gamma, gradient_sq: Array) -> Metric:
+    """γ_i = 1/h_i with h the local derivative of F + Jfᵀλ where X is a box, else `gamma`; ρ_j = 1/(mean γ ‖∇f_j‖²).
+
+    Where the local derivative says nothing (a skew operator), `gamma`, the step the first-order method found, is used.
+    """
+    if _is_box(problem.set):
+        F, f, _ = problem.at(theta)
+        h = local_derivative(lambda at: F(at) + f.vjp(at)[1](lam), x)
+        gamma = jnp.where(h * gamma > LEAST_CURVATURE, safe_divide(1.0, h, 1.0), gamma)
+    return Metric(gamma=gamma, rho=safe_divide(1.0, jnp.mean(gamma) * gradient_sq, 1.0))
 
 
 class Residual(NamedTuple):
@@ -49,7 +63,7 @@ def natural_residual(problem: MisspecifiedVI, x: Array, lam: Array, theta: PyTre
     f_x, pullback = f.vjp(x)
     r_x = x - X.project(x - metric.gamma * (F(x) + pullback(lam)))
     r_lam = lam - positive_part(lam + metric.rho * f_x)
-    return Residual(r_x, r_lam, jnp.sum(r_x * r_x) / metric.gamma + jnp.sum(r_lam * r_lam / metric.rho))
+    return Residual(r_x, r_lam, jnp.sum(r_x * r_x / metric.gamma) + jnp.sum(r_lam * r_lam / metric.rho))
 
 
 def newton_direction(
@@ -146,6 +160,11 @@ def _solve_in_full(
 
     found = krylov.gmres(matvec, (-r_x, -r_lam), lambda step: step, rtol, min(MAX_PRODUCTS, _size(problem)))
     return Direction(*found.solution, found.n_products)
+
+
+def _is_box(X: ConvexSet) -> bool:
+    """Whether X is a product of intervals, so that each coordinate may have a scale of its own."""
+    return isinstance(X, (Box, NonNegative, Free))
 
 
 def _has_flat_faces(X: ConvexSet) -> bool:

@@ -16,7 +16,7 @@ from viceversa.methods.base import Info, OracleCounts
 from viceversa.numerics import positive_part
 from viceversa.problem import MisspecifiedVI
 from viceversa.schemes.base import Point, Scheme
-from viceversa.schemes.newton_system import Metric, natural_residual, newton_direction
+from viceversa.schemes.newton_system import local_metric, natural_residual, newton_direction
 from viceversa.schemes.simultaneous import Simultaneous, SimultaneousState
 
 _FIRST_BATCH = 20  # first-order iterations before Newton is tried
@@ -116,7 +116,7 @@ class SwitchNewton(Scheme):
         learner = self._learn(problem, state.first.learner)
         theta = learner.theta
         method = state.first.method
-        metric = Metric(gamma=method.gamma, rho=method.weight * method.gamma)
+        metric = local_metric(problem, method.x, method.lam, theta, method.gamma, method.gradient_sq)
         here = natural_residual(problem, method.x, method.lam, theta, metric)
         merit_start = jnp.where(jnp.isfinite(state.merit_start), state.merit_start, here.merit)
         closeness = jnp.sqrt(jnp.minimum(1.0, here.merit / merit_start))
