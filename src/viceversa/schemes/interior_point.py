@@ -1,0 +1,282 @@
+"""A dense primal–dual interior-point method for small monotone VIs that other phases find too hard.
+
+The set is written as bounds, linear rows and balls, so that every problem has the form
+
+    G(x, λ, ν, w) = F(x) + Jc(x)ᵀλ + Aᵀν − w_l + w_u = 0,   c(x) + s = 0,   Ax = b,
+    s ⟂ λ,   x − l ⟂ w_l,   u − x ⟂ w_u,   all six ≥ 0,
+
+with c the user's constraints and the curved parts of the set. Mehrotra's predictor and corrector follow the central path
+sλ = (x − l)w_l = (u − x)w_u = μ; monotonicity makes every Newton matrix along it positive definite.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.scipy.linalg
+import numpy as np
+from jaxtyping import Array, Float, Int, PyTree
+
+from viceversa.numerics import positive_part
+from viceversa.problem import MisspecifiedVI
+from viceversa.sets import Ball, Intersection, Product
+from viceversa.sets.base import ConvexSet
+from viceversa.sets.intersection import describe
+
+LARGEST = 1500  # unknowns: beyond it a dense factor costs more than first-order iterations
+_MAX_STEPS = 100
+_TO_THE_BOUNDARY = 0.995
+_TARGET = 1e-14  # residuals and μ in scaled units
+_PROX = 1e-13  # added to the scaled diagonal: harmless to the answer, which is judged by residuals
+
+
+class Lifted(eqx.Module):
+    """X as bounds, rows and balls over the ravelled x; arrays are NumPy."""
+
+    lower: np.ndarray
+    upper: np.ndarray
+    A: np.ndarray
+    b: np.ndarray
+    C: np.ndarray
+    d: np.ndarray
+    centers: np.ndarray
+    radii: np.ndarray
+    members: np.ndarray  # (n_balls, n) 0/1: the coordinates each ball is about
+
+
+def lift(X: ConvexSet) -> Lifted | None:
+    """The description of X, or None for a set this method does not know."""
+    n = int(np.prod(X.shape))
+    try:
+        linear, balls = _parts(X, n)
+    except TypeError:
+        return None
+    lower, upper = np.full(n, -np.inf), np.full(n, np.inf)
+    A, b, C, d = [np.zeros((0, n))], [np.zeros(0)], [np.zeros((0, n))], [np.zeros(0)]
+    for where, part in linear:
+        lower[where], upper[where] = part.lower, part.upper
+        for rows, into in ((part.A, A), (part.C, C)):
+            placed = np.zeros((rows.shape[0], n))
+            placed[:, where] = rows
+            into.append(placed)
+        b.append(np.asarray(part.b))
+        d.append(np.asarray(part.d))
+    members = np.array([m for m, _, _ in balls]).reshape(len(balls), n)
+    centers = np.array([c for _, c, _ in balls]).reshape(len(balls), n)
+    radii = np.array([r for _, _, r in balls]).reshape(len(balls))
+    return Lifted(lower, upper, np.vstack(A), np.concatenate(b), np.vstack(C), np.concatenate(d), centers, radii, members)
+
+
+def _parts(X: ConvexSet, n: int, start: int = 0, total: int | None = None) -> tuple[list, list]:
+    """Linear parts with the coordinates they are about, and balls as (members, center, radius)."""
+    total = n if total is None else total
+    where = slice(start, start + n)
+    if isinstance(X, Ball):
+        member, center = np.zeros(total), np.zeros(total)
+        member[where], center[where] = 1.0, np.broadcast_to(X.center, X.shape).ravel()
+        return [], [(member, center, float(X.radius))]
+    if isinstance(X, Intersection):
+        linear, balls = _parts(X.rest, n, start, total)
+        more = [] if X.ball is None else _parts(X.ball, n, start, total)[1]
+        return linear, balls + more
+    if isinstance(X, Product):
+        linear, balls = [], []
+        for block in X.blocks:
+            size = int(np.prod(block.shape))
+            inner = _parts(block, size, start, total)
+            linear, balls, start = linear + inner[0], balls + inner[1], start + size
+        return linear, balls
+    return [(where, describe(X))], []
+
+
+class _Iterate(NamedTuple):
+    """The scaled unknowns."""
+
+    x: Array
+    lam: Array
+    nu: Array
+    s: Array
+    w_low: Array
+    w_high: Array
+
+
+class _Progress(NamedTuple):
+    now: _Iterate
+    best: _Iterate
+    best_error: Float[Array, ""]
+    k: Int[Array, ""]
+    since_best: Int[Array, ""]
+
+
+class Interior(NamedTuple):
+    """The answer in the user's units, and how many steps it took."""
+
+    x: Array
+    lam: Array
+    n_steps: Int[Array, ""]
+
+
+def interior_point(problem: MisspecifiedVI, lifted: Lifted, x0: Array, theta: PyTree) -> Interior:
+    """Solve the VI at a fixed θ from the neighbourhood of x_0; the caller judges the answer by its certificate."""
+    F, f, X = problem.at(theta)
+    n_user, n_balls = problem.n_constraints, lifted.radii.shape[0]
+    A_rows = jnp.asarray(lifted.A)
+
+    def constraints(v: Array) -> Array:
+        balls = 0.5 * (jnp.sum(lifted.members * jnp.square(v - lifted.centers), axis=1) - lifted.radii**2)
+        return jnp.concatenate([f(v.reshape(X.shape)), A_rows @ v - lifted.b, balls])
+
+    def force(v: Array, lam: Array) -> Array:
+        _, pullback = jax.vjp(constraints, v)
+        return F(v.reshape(X.shape)).ravel() + pullback(lam)[0]
+
+    # Units: widths for x, the largest force for F, first-order variation for c.
+    width = jnp.asarray(lifted.upper - lifted.lower)
+    start = jnp.ravel(jnp.asarray(x0))
+    unit_x = jnp.where(jnp.isfinite(width) & (width > 0), width, jnp.maximum(jnp.abs(start), 1.0))
+    unit_F = jnp.maximum(jnp.max(jnp.abs(F(start.reshape(X.shape)).ravel() * unit_x)), 1e-300)
+    J0 = jax.jacrev(constraints)(start)
+    unit_c = jnp.maximum(jnp.abs(constraints(start)), jnp.sum(jnp.abs(J0) * unit_x, axis=1))
+    unit_c = jnp.where(unit_c > 0, unit_c, 1.0)
+    C_rows = jnp.asarray(lifted.C) * unit_x
+    unit_e = jnp.maximum(jnp.max(jnp.abs(C_rows), axis=1, initial=1e-300), 1e-300)
+    C_rows, d_rows = C_rows / unit_e[:, None], jnp.asarray(lifted.d) / unit_e
+    low, high = jnp.asarray(lifted.lower) / unit_x, jnp.asarray(lifted.upper) / unit_x
+    fixed = jnp.asarray(lifted.upper <= lifted.lower)
+    has_low, has_high = jnp.isfinite(low) & ~fixed, jnp.isfinite(high) & ~fixed
+
+    def scaled_force(u: Array, lam: Array) -> Array:
+        return force(unit_x * u, lam * unit_F / unit_c) * unit_x / unit_F
+
+    def scaled_constraints(u: Array) -> Array:
+        return constraints(unit_x * u) / unit_c
+
+    def slacks(u: Array) -> tuple[Array, Array]:
+        return jnp.where(has_low, u - low, 1.0), jnp.where(has_high, high - u, 1.0)
+
+    n_comp = n_user + A_rows.shape[0] + n_balls + jnp.sum(has_low) + jnp.sum(has_high)
+
+    def residuals(now: _Iterate):
+        r_d = scaled_force(now.x, now.lam) + C_rows.T @ now.nu - now.w_low + now.w_high
+        r_p = scaled_constraints(now.x) + now.s
+        r_e = C_rows @ now.x - d_rows
+        d_low, d_high = slacks(now.x)
+        comp = jnp.sum(now.s * now.lam) + jnp.sum(jnp.where(has_low, d_low * now.w_low, 0.0))
+        comp = comp + jnp.sum(jnp.where(has_high, d_high * now.w_high, 0.0))
+        return jnp.where(fixed, 0.0, r_d), r_p, r_e, comp / jnp.maximum(n_comp, 1)
+
+    def error(now: _Iterate) -> Array:
+        r_d, r_p, r_e, mu = residuals(now)
+        parts = [jnp.max(jnp.abs(r), initial=0.0) for r in (r_d, r_p, r_e)]
+        return jnp.max(jnp.stack([*parts, mu]))
+
+    def longest(value: Array, change: Array) -> Array:
+        """The largest t with value + t·change ≥ 0."""
+        return jnp.min(jnp.where(change < 0, -value / jnp.where(change < 0, change, -1.0), jnp.inf), initial=jnp.inf)
+
+    def step(progress: _Progress) -> _Progress:
+        now = progress.now
+        r_d, r_p, r_e, mu = residuals(now)
+        d_low, d_high = slacks(now.x)
+        H = jax.jacfwd(scaled_force)(now.x, now.lam)
+        J = jax.jacrev(scaled_constraints)(now.x)
+        barrier = jnp.where(has_low, now.w_low / d_low, 0.0) + jnp.where(has_high, now.w_high / d_high, 0.0)
+        K = H + (J.T * (now.lam / now.s)) @ J + jnp.diag(barrier + _PROX)
+        K = jnp.where(fixed[:, None] | fixed[None, :], 0.0, K) + jnp.diag(jnp.where(fixed, 1.0, 0.0))
+        rows = jnp.where(fixed, 0.0, C_rows)
+        n_e = rows.shape[0]
+        saddle = jnp.block([[K, rows.T], [rows, -_PROX * jnp.eye(n_e)]])
+        factor = jax.scipy.linalg.lu_factor(saddle)
+
+        def direction(t_s, t_low, t_high) -> _Iterate:
+            rhs = -r_d - J.T @ ((t_s + now.lam * r_p) / now.s)
+            rhs = rhs + jnp.where(has_low, t_low / d_low, 0.0) - jnp.where(has_high, t_high / d_high, 0.0)
+            full = jnp.concatenate([jnp.where(fixed, 0.0, rhs), -r_e])
+            both = jax.scipy.linalg.lu_solve(factor, full)
+            both = both + jax.scipy.linalg.lu_solve(factor, full - saddle @ both)  # one step of refinement
+            du, dnu = both[: now.x.size], both[now.x.size :]
+            ds = -r_p - J @ du
+            return _Iterate(
+                x=du,
+                lam=(t_s - now.lam * ds) / now.s,
+                nu=dnu,
+                s=ds,
+                w_low=jnp.where(has_low, (t_low - now.w_low * du) / d_low, 0.0),
+                w_high=jnp.where(has_high, (t_high + now.w_high * du) / d_high, 0.0),
+            )
+
+        def step_length(d: _Iterate) -> Array:
+            bounds = [
+                longest(now.s, d.s),
+                longest(now.lam, d.lam),
+                longest(jnp.where(has_low, d_low, 1.0), jnp.where(has_low, d.x, 0.0)),
+                longest(jnp.where(has_high, d_high, 1.0), jnp.where(has_high, -d.x, 0.0)),
+                longest(jnp.where(has_low, now.w_low, 1.0), d.w_low),
+                longest(jnp.where(has_high, now.w_high, 1.0), d.w_high),
+            ]
+            return jnp.min(jnp.stack(bounds))
+
+        def moved(d: _Iterate, t) -> _Iterate:
+            return jax.tree.map(lambda a, b: a + t * b, now, d)
+
+        products = (now.s * now.lam, d_low * now.w_low, d_high * now.w_high)
+        affine = direction(*(-p for p in products))
+        reach = jnp.minimum(1.0, step_length(affine))
+        after = moved(affine, reach)
+        after_low, after_high = slacks(after.x)
+        mu_affine = (
+            jnp.sum(after.s * after.lam)
+            + jnp.sum(jnp.where(has_low, after_low * after.w_low, 0.0))
+            + jnp.sum(jnp.where(has_high, after_high * after.w_high, 0.0))
+        ) / jnp.maximum(n_comp, 1)
+        sigma = jnp.clip(mu_affine / jnp.maximum(mu, 1e-300), 0.0, 1.0) ** 3
+        second = (affine.s * affine.lam, affine.x * affine.w_low, -affine.x * affine.w_high)
+        chosen = direction(*(sigma * mu - p - q for p, q in zip(products, second, strict=True)))
+        t = jnp.minimum(1.0, _TO_THE_BOUNDARY * step_length(chosen))
+        after = moved(chosen, t)
+        found = error(after)
+        better = found < progress.best_error
+        best = jax.tree.map(lambda a, b: jnp.where(better, a, b), after, progress.best)
+        return _Progress(
+            now=after,
+            best=best,
+            best_error=jnp.where(better, found, progress.best_error),
+            k=progress.k + 1,
+            since_best=jnp.where(better, 0, progress.since_best + 1),
+        )
+
+    def unfinished(progress: _Progress) -> Array:
+        alive = jnp.all(jnp.isfinite(progress.now.x)) & (progress.since_best < 15)
+        return alive & (progress.best_error > _TARGET) & (progress.k < _MAX_STEPS)
+
+    begin = _start(start / unit_x, low, high, has_low, has_high, fixed, scaled_constraints, rows=C_rows)
+    progress = _Progress(begin, begin, error(begin), jnp.asarray(0), jnp.asarray(0))
+    progress = jax.lax.while_loop(unfinished, step, progress)
+    x = (progress.best.x * unit_x).reshape(X.shape)
+    lam = positive_part(progress.best.lam * unit_F / unit_c)[:n_user]
+    return Interior(X.project(x), lam, progress.k)
+
+
+def _start(u: Array, low, high, has_low, has_high, fixed, constraints: Any, rows: Array) -> _Iterate:
+    """A point well inside the bounds near the given one, with unit multipliers (the units are the problem's own)."""
+    margin = 0.1
+    inside_low = jnp.where(has_low, low + jnp.where(has_high, margin * (high - low), margin), -jnp.inf)
+    inside_high = jnp.where(has_high, high - jnp.where(has_low, margin * (high - low), margin), jnp.inf)
+    u = jnp.where(fixed, low, jnp.clip(u, inside_low, inside_high))
+    c = constraints(u)
+    s = jnp.maximum(-c, 0.1)
+    ones = jnp.ones_like(u)
+    return _Iterate(
+        x=u,
+        lam=0.1 / s,
+        nu=jnp.zeros(rows.shape[0]),
+        s=s,
+        w_low=jnp.where(has_low, 0.1 * ones, 0.0),
+        w_high=jnp.where(has_high, 0.1 * ones, 0.0),
+    )
+
+
+interior_point_compiled = eqx.filter_jit(interior_point)
