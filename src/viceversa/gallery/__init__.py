@@ -1,6 +1,46 @@
 """Problems with known truth: the paper's market, published equilibria, and planted ones of any size."""
 
+from viceversa.gallery.asymmetric_market import asymmetric_cournot
 from viceversa.gallery.cournot import cournot, cournot_constants
 from viceversa.gallery.instance import Instance
+from viceversa.gallery.known_answers import (
+    ball_2d,
+    cournot_duopoly,
+    fukushima,
+    harker,
+    internet_switching,
+    kojima_shindo,
+    rock_paper_scissors,
+    rosen,
+    shared_budget,
+)
+from viceversa.gallery.networks import braess, transport
+from viceversa.gallery.oligopolies import electricity, murphy, murphy_price_cap, river_basin
+from viceversa.gallery.planted import harker_pang, planted
+from viceversa.gallery.registry import Entry, instances
 
-__all__ = ["Instance", "cournot", "cournot_constants"]
+__all__ = [
+    "Entry",
+    "Instance",
+    "asymmetric_cournot",
+    "ball_2d",
+    "braess",
+    "cournot",
+    "cournot_constants",
+    "cournot_duopoly",
+    "electricity",
+    "fukushima",
+    "harker",
+    "harker_pang",
+    "instances",
+    "internet_switching",
+    "kojima_shindo",
+    "murphy",
+    "murphy_price_cap",
+    "planted",
+    "river_basin",
+    "rock_paper_scissors",
+    "rosen",
+    "shared_budget",
+    "transport",
+]

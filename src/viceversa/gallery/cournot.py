@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from viceversa.errors import InputError
-from viceversa.gallery.instance import Instance
+from viceversa.gallery.instance import Instance, Real
 from viceversa.gallery.piecewise_market import equilibrium, increasing_root
 from viceversa.markets import cournot as build_market
 
@@ -16,8 +16,6 @@ INTERCEPT = 100.0  # a*
 N_OBSERVATIONS = 300  # T
 CAP_FRACTION = 0.6  # of the smallest unconstrained price: the cap binds in every market, clearly
 THETA_FACTOR = 2.0  # Θ = [θ*/2, 2θ*], θ₀ = 2θ*
-
-Real = float | int | np.floating | np.integer
 
 
 def cournot(

@@ -15,6 +15,9 @@ from viceversa.errors import InputError
 from viceversa.problem import MisspecifiedVI
 
 
+Real = float | int | np.floating | np.integer  # a number a user may write
+
+
 @dataclass(frozen=True, eq=False)
 class Instance:
     """A problem, its answer (x*, λ*, θ*), a start θ₀ that is wrong on purpose, and its source.
