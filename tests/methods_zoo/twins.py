@@ -236,3 +236,37 @@ def accelerated(p, mu, c0, C1, rho0, mutant=None):
         delta = (-b + np.sqrt(b * b + 8.0 * C1 * mu * rho)) / (2.0 * C1)
         rho_prev, rho = rho, rho + delta
         F_prev, theta = F, theta_next
+
+
+def ipalm(p, L_phi, norm, rho0, growth, alpha0, c, mutant=None):
+    """Yields (x, λ, inner iterations so far)."""
+    x, lam, theta = P.X0.copy(), P.LAM0.copy(), P.THETA0.copy()
+    diameter, k, n_inner = np.linalg.norm(P.UPPER - P.LOWER), 0, 0
+    while True:
+        yield x, lam, n_inner
+        rho = rho0 * growth**k
+        alpha = alpha0 / ((k + 1.0) ** (2.0 * (1.0 + c)) * growth**k)
+        L = L_phi + rho * norm**2
+
+        def gradient(v, rho=rho, lam=lam, theta=theta):
+            f, J = p.f(v, theta), p.jacobian(v, theta)
+            total = p.F(v, theta)
+            for j in range(2):
+                total = total + J[j] * max(lam[j] + rho * f[j], 0.0)
+            return total
+
+        y, t, x_old, length = x, 1.0, x, 0
+        while length < diameter * np.sqrt(2.0 * L / alpha):
+            x = box(y - gradient(y) / L)
+            t_next = 0.5 * (1.0 + np.sqrt(1.0 + 4.0 * t * t))
+            momentum = 0.0 if mutant == "no momentum" else (t - 1.0) / t_next
+            y, t, x_old, length = x + momentum * (x - x_old), t_next, x, length + 1
+            g = gradient(x)
+            best = sum(max(-g[i] * P.LOWER[i], -g[i] * P.UPPER[i]) for i in range(3))
+            if float(np.dot(g, x)) + best <= alpha:
+                break
+        n_inner += length
+        theta_next = p.learn(theta)
+        f = p.f(x, theta_next if mutant == "new theta" else theta)
+        lam = np.array([max(lam[j] + rho * f[j], 0.0) for j in range(2)])
+        theta, k = theta_next, k + 1

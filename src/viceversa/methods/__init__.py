@@ -15,6 +15,7 @@ from viceversa.methods.base import Method, OracleCounts
 from viceversa.methods.extragradient_lagrangian import ExtragradientLagrangian
 from viceversa.methods.forward_reflected_backward import ForwardReflectedBackward
 from viceversa.methods.golden_ratio import GoldenRatio
+from viceversa.methods.ipalm import IPALM
 from viceversa.methods.mirror_prox import MirrorProx
 from viceversa.methods.misspecified_subgradient import MisspecifiedSubgradient
 from viceversa.methods.popov import Popov
@@ -29,6 +30,7 @@ MisspecifiedExtragradient = ExtragradientLagrangian
 MisspecifiedTikhonov = TikhonovLagrangian
 
 __all__ = [
+    "IPALM",
     "AcceleratedAugmentedLagrangian",
     "AdaptiveAugmentedLagrangian",
     "AdaptiveGoldenRatio",
