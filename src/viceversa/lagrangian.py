@@ -2,36 +2,64 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
+
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, PyTree
 
+from viceversa import precision
 from viceversa.numerics import positive_part
 from viceversa.problem import MisspecifiedVI
 
 
+def _numpy_in_numpy_out(function: Callable) -> Callable:
+    """Called on NumPy arrays or numbers, answer in NumPy float64; inside a compiled program, be the formula."""
+
+    @functools.wraps(function)
+    def call(*args):
+        if any(isinstance(leaf, jax.Array) for leaf in jax.tree.leaves(args[_n_problems(args) :])):
+            return function(*args)
+        with precision.double():
+            numbers = jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype=float), args[_n_problems(args) :])
+            return np.asarray(function(*args[: _n_problems(args)], *numbers))
+
+    return call
+
+
+def _n_problems(args: tuple) -> int:
+    return int(isinstance(args[0], MisspecifiedVI))
+
+
+@_numpy_in_numpy_out
 def phi(u: Float[Array, "..."], v: Float[Array, "..."], rho) -> Float[Array, "..."]:
     """φ_ρ(u, v) = uv + (ρ/2)u² if ρu + v ≥ 0, else −v²/(2ρ); both are ([v + ρu]₊² − v²)/(2ρ)."""
     return (jnp.square(positive_part(v + rho * u)) - jnp.square(v)) / (2.0 * rho)
 
 
+@_numpy_in_numpy_out
 def Phi(problem: MisspecifiedVI, x: Array, lam: Array, theta: PyTree, rho) -> Float[Array, ""]:
     """Φ_ρ(x, λ, θ) = Σ_j φ_ρ(f_j(x, θ), λ_j)."""
     f = problem.at(theta).f
     return jnp.sum(phi(f(x), lam, rho))
 
 
+@_numpy_in_numpy_out
 def grad_x_Phi(problem: MisspecifiedVI, x: Array, lam: Array, theta: PyTree, rho) -> Array:
     """∇ₓΦ_ρ(x, λ, θ) = Jf(x, θ)ᵀ [ρ f(x, θ) + λ]₊."""
     f_x, pullback = problem.at(theta).f.vjp(x)
     return pullback(positive_part(rho * f_x + lam))
 
 
+@_numpy_in_numpy_out
 def grad_lambda_Phi(problem: MisspecifiedVI, x: Array, lam: Array, theta: PyTree, rho) -> Float[Array, " J"]:
     """∇_λΦ_ρ(x, λ, θ) = max(f(x, θ), −λ/ρ), so that λ + ρ ∇_λΦ_ρ = [λ + ρ f]₊."""
     return jnp.maximum(problem.at(theta).f(x), -lam / rho)
 
 
+@_numpy_in_numpy_out
 def augmented_lagrangian(
     problem: MisspecifiedVI, x: Array, y: Array, theta: PyTree, lam: Array, rho
 ) -> Float[Array, ""]:
