@@ -3,7 +3,7 @@
 from viceversa import gallery, lagrangian, steps
 from viceversa.certificates import Certificate, certify
 from viceversa.compare import Comparison, compare
-from viceversa.constants import Constant, Constants, constants
+from viceversa.constants import Constant, Constants, TheorySteps, constants, theory_steps
 from viceversa.driver import Record, Solution, Status, Trace, iterate, solve
 from viceversa.errors import InputError, SolveError, UserFunctionError
 from viceversa.functions import callback_constraints, callback_operator

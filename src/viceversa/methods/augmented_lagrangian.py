@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PyTree
 
+from viceversa.constants import TheorySteps, theory_steps
 from viceversa.methods.base import Info, Method, OracleCounts, check_learning
 from viceversa.numerics import positive_part
 from viceversa.problem import MisspecifiedVI
@@ -21,6 +22,21 @@ class AugmentedLagrangianState(eqx.Module):
     x: Float[Array, "..."]
     lam: Float[Array, " J"]
     F_prev: Float[Array, "..."]
+
+
+class Remark:
+    """A note a method carries for its reader: all remarks are equal, so none of them recompiles anything."""
+
+    __slots__ = ("content",)
+
+    def __init__(self, content: Any = None):
+        self.content = content
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Remark)
+
+    def __hash__(self) -> int:
+        return hash(Remark)
 
 
 class AugmentedLagrangian(Method):
@@ -49,11 +65,39 @@ class AugmentedLagrangian(Method):
     penalty: Any
     learning_rate: Any
     learner: Any
+    remark: Remark = eqx.field(static=True, repr=False)
 
-    def __init__(self, step_size, penalty, learning_rate=None, learner=None):
+    def __init__(
+        self, step_size, penalty, learning_rate=None, learner=None, *, theory: TheorySteps | None = None
+    ):
         self.step_size = as_steps("AugmentedLagrangian: step_size", step_size)
         self.penalty = as_steps("AugmentedLagrangian: penalty", penalty)
         self.learner, self.learning_rate = check_learning("AugmentedLagrangian", learner, learning_rate)
+        self.remark = Remark(theory)
+
+    @classmethod
+    def from_theory(
+        cls, problem: MisspecifiedVI, version: Literal["corrected", "paper"] = "corrected", **given: Any
+    ) -> AugmentedLagrangian:
+        """Algorithm 1 with ρ, γ and η that satisfy the theorem's conditions for this problem.
+
+        `given` are the arguments of `theory_steps` (`penalty`, `learning_rate`, `x0`, `theta0`, `multiplier_norm`,
+        `declared`, `constants`). `.theory` then says which constant made γ small.
+
+        Example:
+            >>> import viceversa as vv
+            >>> problem = vv.MisspecifiedVI(lambda x, t: x - t, set=vv.Box([0.0], [4.0]), learning=vv.Known(2.0),
+            ...                             constraints=lambda x, t: x - 1.0)
+            >>> vv.AugmentedLagrangian.from_theory(problem).theory.limiting_constant
+            '2L_F,x'
+        """
+        steps = theory_steps(problem, version, **given)
+        return cls(steps.step_size, steps.penalty, learning_rate=steps.learning_rate, theory=steps)
+
+    @property
+    def theory(self) -> TheorySteps | None:
+        """Where γ, ρ and η come from, if `from_theory` made them."""
+        return self.remark.content
 
     def init(
         self, problem: MisspecifiedVI, theta: PyTree, x0: Array, lam0: Array
