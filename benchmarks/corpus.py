@@ -160,7 +160,7 @@ def problems(n_seeds: int = 16, families: tuple[Family, ...] = FAMILIES) -> Iter
 def plant(family: Family, seed: int) -> Planted:
     """One problem of a family."""
     rng = np.random.default_rng([seed, *family.name.encode()])
-    n, m, n_constraints = family.n, family.n_theta, family.n_constraints
+    n, m = family.n, family.n_theta
     theta = rng.uniform(0.5, 1.5, m)
     X, x, normal = _plant_set(family, rng)
     M, K = _matrices(family, rng)
@@ -203,7 +203,11 @@ def _plant_set(family: Family, rng) -> tuple[Any, np.ndarray, np.ndarray]:
     half = n // 2
     first, x_first, nu_first = _plant_simplex(half, rng, strict)
     second, x_second, nu_second = _plant_box(n - half, rng, strict)
-    return vv.Product([first, second]), np.concatenate([x_first, x_second]), np.concatenate([nu_first, nu_second])
+    return (
+        vv.Product([first, second]),
+        np.concatenate([x_first, x_second]),
+        np.concatenate([nu_first, nu_second]),
+    )
 
 
 def _plant_box(n: int, rng, strict: float) -> tuple[Any, np.ndarray, np.ndarray]:
@@ -242,7 +246,10 @@ def _plant_constraints(family: Family, rng, x: np.ndarray, theta: np.ndarray) ->
     B = rng.normal(size=(J, 3, n)) / np.sqrt(n)
     if family.constraints == "quadratic":
         made: Any = QuadraticConstraints(
-            B=B, c=rng.normal(size=(J, n)) / np.sqrt(n), C=0.3 * rng.normal(size=(J, n, m)) / np.sqrt(n * m), d=np.zeros(J)
+            B=B,
+            c=rng.normal(size=(J, n)) / np.sqrt(n),
+            C=0.3 * rng.normal(size=(J, n, m)) / np.sqrt(n * m),
+            d=np.zeros(J),
         )
     else:
         kind = NormConstraints if family.constraints == "norm" else LogSumExpConstraints

@@ -148,7 +148,9 @@ def gmres(
         radius = jnp.sqrt(h[now.k] ** 2 + h_next**2)
         c, s = safe_divide(h[now.k], radius, 1.0), safe_divide(h_next, radius, 0.0)
         g = now.g.at[now.k + 1].set(-s * now.g[now.k]).at[now.k].multiply(c)
-        column = jnp.where(jnp.arange(m) < now.k, h[:m], 0.0).at[now.k].set(jnp.where(radius > 0, radius, 1.0))
+        column = (
+            jnp.where(jnp.arange(m) < now.k, h[:m], 0.0).at[now.k].set(jnp.where(radius > 0, radius, 1.0))
+        )
         return _GmresState(
             V=V,
             R=now.R.at[:, now.k].set(column),

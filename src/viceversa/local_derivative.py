@@ -23,7 +23,16 @@ _ELEMENTWISE = set(
     "mul_any reduce_precision".split()
 )
 _ALIGNED = {"reshape", "squeeze", "expand_dims"}  # the coordinates keep their order
-_CALLS = {"jit", "pjit", "closed_call", "custom_jvp_call", "custom_vjp_call", "remat", "checkpoint", "core_call"}
+_CALLS = {
+    "jit",
+    "pjit",
+    "closed_call",
+    "custom_jvp_call",
+    "custom_vjp_call",
+    "remat",
+    "checkpoint",
+    "core_call",
+}
 
 
 def local_derivative(function: Callable[[Array], Array], x: Float[Array, "..."]) -> Float[Array, "..."]:
@@ -53,7 +62,9 @@ def _walk(jaxpr: Any, consts: Any, values: list, tangents: list, size: int) -> l
         moving = [tangent(atom) for atom in eqn.invars]
         outputs = eqn.primitive.bind(*inputs, **eqn.primitive.get_bind_params(eqn.params))
         outputs = list(outputs) if eqn.primitive.multiple_results else [outputs]
-        changes = _rule(eqn, inputs, moving, size) if any(m is not None for m in moving) else [None] * len(outputs)
+        changes = (
+            _rule(eqn, inputs, moving, size) if any(m is not None for m in moving) else [None] * len(outputs)
+        )
         for var, out, change in zip(eqn.outvars, outputs, changes, strict=True):
             known[var], local[var] = out, change
     return [tangent(atom) for atom in jaxpr.outvars]
@@ -71,7 +82,10 @@ def _rule(eqn: Any, inputs: list, moving: list, size: int) -> list:
     if name in _ELEMENTWISE:
         primals = [jnp.asarray(u) for u in inputs]
         floating = [jnp.issubdtype(u.dtype, jnp.floating) for u in primals]
-        aligned = [m is not None and u.size == size and ok for u, m, ok in zip(primals, moving, floating, strict=True)]
+        aligned = [
+            m is not None and u.size == size and ok
+            for u, m, ok in zip(primals, moving, floating, strict=True)
+        ]
 
         def along(*varying):
             it = iter(varying)
@@ -99,7 +113,9 @@ def _matrix_diagonal(eqn: Any, inputs: list, moving: list, shape: tuple[int, ...
         return None
     which = 0 if moving[0] is not None else 1
     vector, matrix = inputs[which], inputs[1 - which]
-    (axis,), (matrix_axis,) = (contract[which], contract[1 - which]) if len(contract[0]) == 1 else ((None,), (None,))
+    (axis,), _ = (
+        (contract[which], contract[1 - which]) if len(contract[0]) == 1 else ((None,), (None,))
+    )
     if axis is None or matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or vector.ndim != 1:
         return None
     return jnp.diagonal(matrix) * moving[which]
@@ -111,4 +127,3 @@ def _inner_jaxpr(eqn: Any) -> Any:
         if isinstance(inner, jax_core.ClosedJaxpr):
             return inner
     return None
-

@@ -17,7 +17,7 @@ from viceversa.numerics import all_finite, while_loop
 from viceversa.problem import MisspecifiedVI
 from viceversa.schemes.base import Scheme
 
-RUNNING, REACHED, NONFINITE, DIVERGED = 0, 1, 2, 3
+RUNNING, REACHED, NONFINITE, DIVERGED, STALLED = 0, 1, 2, 3, 4
 _DIVERGED = 1e12  # an unbounded iterate this many times larger than where it started
 
 
@@ -51,6 +51,11 @@ def advance(problem: MisspecifiedVI, scheme: Scheme, progress: Progress, until) 
         pauses = scheme.pauses(now.scheme)
         return now.k < until if pauses is None else (now.k < until) & ~pauses
 
+    if not problem.runs_on_host and scheme.pauses(progress.scheme) is None:
+        # In pairs: a loop that reads and rewrites the same buffer copies it first; two steps take turns with two.
+        progress = jax.lax.while_loop(
+            lambda now: now.k + 1 < until, lambda now: one_step(one_step(now)), progress
+        )
     return while_loop(goes_on, one_step, progress, on_host=problem.runs_on_host)
 
 
@@ -71,7 +76,9 @@ def look(
     size = jnp.max(jnp.abs(point.x), initial=0.0)
     width = jnp.max(jnp.where(jnp.isfinite(problem.x_width), problem.x_width, 0.0), initial=0.0)
     usual = 1.0 + jnp.max(jnp.abs(scales.x0), initial=0.0) + width
-    verdict = jnp.where(reached, REACHED, jnp.where(size > _DIVERGED * usual, DIVERGED, RUNNING))
+    gives_up = scheme.gives_up(progress.scheme)
+    running = RUNNING if gives_up is None else jnp.where(gives_up, STALLED, RUNNING)
+    verdict = jnp.where(reached, REACHED, jnp.where(size > _DIVERGED * usual, DIVERGED, running))
     verdict = jnp.where(finite, verdict, NONFINITE)
     return eqx.tree_at(lambda now: now.verdict, progress, verdict), row
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import PyTree
 
+from viceversa.certificates.infeasibility import InfeasibilityProof
 from viceversa.certificates.kkt import Certificate
 from viceversa.driver.recording import Trace
 from viceversa.driver.status import Status
@@ -32,6 +33,7 @@ class Solution:
     counts: OracleCounts
     time: float
     state: Any = field(default=None, repr=False)
+    infeasibility: InfeasibilityProof | None = None
 
     @property
     def success(self) -> bool:

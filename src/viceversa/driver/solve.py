@@ -6,23 +6,30 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PyTree
 
 from viceversa import precision
+from viceversa.certificates.infeasibility import InfeasibilityProof, prove_infeasible
 from viceversa.certificates.kkt import Certificate, certify
 from viceversa.driver import loop
 from viceversa.driver.recording import Record, Row, Trace, Truth
 from viceversa.driver.solution import Solution
 from viceversa.driver.status import Status
 from viceversa.errors import InputError, SolveError
-from viceversa.methods.adaptive_augmented_lagrangian import AdaptiveAugmentedLagrangian
 from viceversa.problem import MisspecifiedVI
 from viceversa.schemes.base import Point, Scheme, as_scheme
+from viceversa.schemes.semismooth_newton import SemismoothNewton
 
 MAX_ITER = 100_000
 _N_TIGHTENINGS = 3  # how often the loop goes on after its own cheap test passed but the certificate did not
+
+_SUSPICIOUS = (
+    1e-6  # relative violation above which a scheme that gives up may be facing an empty feasible set
+)
 
 _STOPPED = {loop.NONFINITE: Status.nonfinite, loop.DIVERGED: Status.diverged}
 
@@ -57,7 +64,7 @@ def solve(
         >>> print(vv.solve(problem).x.round(6), vv.solve(problem).status)
         [2.] solved
     """
-    scheme = as_scheme(AdaptiveAugmentedLagrangian() if method is None else method)
+    scheme = as_scheme(SemismoothNewton() if method is None else method)
     scheme.check(problem)
     tol, max_iter = _check_limits(tol, max_iter, time_limit)
     record = Record() if record is None else record
@@ -92,7 +99,7 @@ def iterate(
         >>> [float(point.x[0]) for point in itertools.islice(points, 3)]
         [0.0, 1.0, 1.0]
     """
-    scheme = as_scheme(AdaptiveAugmentedLagrangian() if method is None else method)
+    scheme = as_scheme(SemismoothNewton() if method is None else method)
     scheme.check(problem)
     x0, theta0, lam0 = _starts(problem, x0, theta0, multiplier0, init)
     with precision.double():
@@ -120,6 +127,7 @@ class _Run:
         self.progress, self.scales = begin(
             problem, scheme, self.x0, self.theta0, self.lam0, jax.random.key(seed)
         )
+        self.infeasibility: InfeasibilityProof | None = None
         self.rows: list[Row] = []
         self.ks: list[int] = []
         self.times: list[float] = []
@@ -144,6 +152,11 @@ class _Run:
             self.progress = jax.block_until_ready(progress)
             self._keep(rows, np.asarray(ks)[: int(n)], self.clock() - began)
             certificate = self.certificate()
+            if int(progress.verdict) == loop.STALLED:
+                status = self.help(certificate)
+                if status is not None:
+                    return status, certificate
+                continue
             disagree = int(progress.verdict) == loop.REACHED and not certificate.holds
             if not disagree or n_tightenings == _N_TIGHTENINGS:
                 return self.status(certificate), certificate
@@ -174,6 +187,8 @@ class _Run:
                 forced = Status.interrupted
             elif time_limit is not None and spent >= time_limit:
                 forced = Status.time_limit
+            if int(self.progress.verdict) == loop.STALLED and not forced:
+                forced = self.help(self.certificate())
             if int(self.progress.verdict) == loop.REACHED and n_tightenings < _N_TIGHTENINGS and not forced:
                 if self.certificate().holds:
                     break
@@ -183,6 +198,19 @@ class _Run:
         certificate = self.certificate()
         solved = certificate.holds and self.tol > 0
         return (self.status(certificate) if solved or forced is None else forced), certificate
+
+    def help(self, certificate: Certificate) -> Status | None:
+        """What the host does for a scheme that gives up: look for a proof of infeasibility, else rescue it."""
+        point = self.scheme.output(self.progress.scheme)
+        if certificate.relative["feasibility"] > _SUSPICIOUS:
+            self.infeasibility = prove_infeasible(self.problem, point.x, point.lam, point.theta)
+            if self.infeasibility is not None:
+                return Status.infeasible if self.infeasibility.proved else Status.infeasible_suspected
+        state = self.scheme.rescued(self.problem, self.progress.scheme)
+        self.progress = eqx.tree_at(
+            lambda now: (now.scheme, now.verdict), self.progress, (state, jnp.asarray(loop.RUNNING))
+        )
+        return None
 
     # -- what comes of it ----------------------------------------------------------------------
     def certificate(self) -> Certificate:
@@ -214,6 +242,7 @@ class _Run:
             counts=self.scheme.counts(self.problem, self.progress.scheme, n_steps),
             time=seconds,
             state=self.progress.scheme,
+            infeasibility=self.infeasibility,
         )
 
     def _keep(self, rows: Row, ks: np.ndarray, seconds: float) -> None:

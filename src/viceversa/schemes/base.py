@@ -25,7 +25,7 @@ class Point(NamedTuple):
 class Scheme(eqx.Module):
     """How (x, λ, θ) moves. Subclasses are final."""
 
-    def check(self, problem: MisspecifiedVI) -> None:  # noqa: B027
+    def check(self, problem: MisspecifiedVI) -> None:
         """Refuse, in a sentence, a problem this scheme is not for; called once by the host before a run."""
 
     @abstractmethod
@@ -46,6 +46,14 @@ class Scheme(eqx.Module):
 
     def resumed(self, state: Any) -> Any:
         """The state to go on from after the driver has looked."""
+        return state
+
+    def gives_up(self, state: Any) -> Array | None:
+        """Whether the scheme asks the host for help (`rescued`); None: never."""
+        return None
+
+    def rescued(self, problem: MisspecifiedVI, state: Any) -> Any:
+        """The state to go on from after the host has helped."""
         return state
 
     @abstractmethod

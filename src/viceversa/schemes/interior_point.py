@@ -67,7 +67,17 @@ def lift(X: ConvexSet) -> Lifted | None:
     members = np.array([m for m, _, _ in balls]).reshape(len(balls), n)
     centers = np.array([c for _, c, _ in balls]).reshape(len(balls), n)
     radii = np.array([r for _, _, r in balls]).reshape(len(balls))
-    return Lifted(lower, upper, np.vstack(A), np.concatenate(b), np.vstack(C), np.concatenate(d), centers, radii, members)
+    return Lifted(
+        lower,
+        upper,
+        np.vstack(A),
+        np.concatenate(b),
+        np.vstack(C),
+        np.concatenate(d),
+        centers,
+        radii,
+        members,
+    )
 
 
 def _parts(X: ConvexSet, n: int, start: int = 0, total: int | None = None) -> tuple[list, list]:
@@ -175,7 +185,9 @@ def interior_point(problem: MisspecifiedVI, lifted: Lifted, x0: Array, theta: Py
 
     def longest(value: Array, change: Array) -> Array:
         """The largest t with value + t·change ≥ 0."""
-        return jnp.min(jnp.where(change < 0, -value / jnp.where(change < 0, change, -1.0), jnp.inf), initial=jnp.inf)
+        return jnp.min(
+            jnp.where(change < 0, -value / jnp.where(change < 0, change, -1.0), jnp.inf), initial=jnp.inf
+        )
 
     def step(progress: _Progress) -> _Progress:
         now = progress.now

@@ -29,7 +29,9 @@ class Metric(NamedTuple):
     rho: Float[Array, " J"]
 
 
-def local_metric(problem: MisspecifiedVI, x: Array, lam: Array, theta: PyTree, gamma, gradient_sq: Array) -> Metric:
+def local_metric(
+    problem: MisspecifiedVI, x: Array, lam: Array, theta: PyTree, gamma, gradient_sq: Array
+) -> Metric:
     """γ_i = 1/h_i with h the local derivative of F + Jfᵀλ where X is a box, else `gamma`; ρ_j = 1/(mean γ ‖∇f_j‖²).
 
     Where the local derivative says nothing (a skew operator), `gamma`, the step the first-order method found, is used.
@@ -57,7 +59,9 @@ class Direction(NamedTuple):
     n_products: Int[Array, ""]
 
 
-def natural_residual(problem: MisspecifiedVI, x: Array, lam: Array, theta: PyTree, metric: Metric) -> Residual:
+def natural_residual(
+    problem: MisspecifiedVI, x: Array, lam: Array, theta: PyTree, metric: Metric
+) -> Residual:
     """The natural map of the KKT system at (x, λ, θ), zero exactly at a solution."""
     F, f, X = problem.at(theta)
     f_x, pullback = f.vjp(x)
@@ -170,7 +174,10 @@ def _is_box(X: ConvexSet) -> bool:
 def _has_flat_faces(X: ConvexSet) -> bool:
     """Whether X is a polyhedron, so that the derivative of its projection is an orthogonal projector."""
     if isinstance(X, Product):
-        return all(_has_flat_faces(block) for block in jax.tree.leaves(X.blocks, is_leaf=lambda b: isinstance(b, ConvexSet)))
+        return all(
+            _has_flat_faces(block)
+            for block in jax.tree.leaves(X.blocks, is_leaf=lambda b: isinstance(b, ConvexSet))
+        )
     return not (isinstance(X, Ball) or (isinstance(X, Intersection) and X.ball is not None))
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from viceversa.learners.newton import NewtonLearner
@@ -16,6 +18,7 @@ from viceversa.methods.base import Info, OracleCounts
 from viceversa.numerics import positive_part
 from viceversa.problem import MisspecifiedVI
 from viceversa.schemes.base import Point, Scheme
+from viceversa.schemes.interior_point import LARGEST, Lifted, interior_point, lift
 from viceversa.schemes.newton_system import local_metric, natural_residual, newton_direction
 from viceversa.schemes.simultaneous import Simultaneous, SimultaneousState
 
@@ -24,10 +27,12 @@ _LONGEST_BATCH = 5000
 _MAX_HALVINGS = 5
 _ARMIJO = 0.1  # a step t must reduce the merit by the factor 1 − 0.1·t
 _FORCING = 0.1  # the loosest relative residual of the linear system
+_N_LEARNING_STEPS = 10  # Newton steps on θ before the interior-point method, which works at a fixed θ
+_PATIENCE = 3  # failed Newton steps before a small problem is handed to the interior-point method
 _REGULARIZATION = 1e-2  # ν and δ relative to the metric, shrinking with the residual
 
 
-class SwitchState(eqx.Module):
+class NewtonState(eqx.Module):
     """The first-order state, how many of its iterations are left before Newton is tried, and Newton's record."""
 
     first: SimultaneousState
@@ -38,11 +43,12 @@ class SwitchState(eqx.Module):
     pause: Bool[Array, ""]
     n_newton: Int[Array, ""]
     n_failed: Int[Array, ""]
+    patience: Int[Array, ""]
     n_products: Int[Array, ""]
     n_first: Int[Array, ""]
 
 
-class SwitchNewton(Scheme):
+class SemismoothNewton(Scheme):
     """First order until close, Newton until done; back to first order whenever a Newton step does not help.
 
     θ comes first: H does not depend on x, so the joint Newton system is block triangular. One Newton step
@@ -60,11 +66,13 @@ class SwitchNewton(Scheme):
         self.first = Simultaneous(AdaptiveAugmentedLagrangian(), ProjectedGradient())
         self.newton_learner = NewtonLearner()
 
-    def init(self, problem: MisspecifiedVI, x0: Array, theta0: PyTree, lam0: Array, key: Array) -> SwitchState:
+    def init(
+        self, problem: MisspecifiedVI, x0: Array, theta0: PyTree, lam0: Array, key: Array
+    ) -> NewtonState:
         first = self.first.init(problem, x0, theta0, lam0, key)
         first = eqx.tree_at(lambda s: s.learner, first, self._learn(problem, first.learner))
         none = jnp.asarray(0)
-        return SwitchState(
+        return NewtonState(
             first=first,
             n_left=jnp.asarray(_FIRST_BATCH),
             batch=jnp.asarray(_FIRST_BATCH),
@@ -73,36 +81,54 @@ class SwitchNewton(Scheme):
             pause=jnp.asarray(False),
             n_newton=none,
             n_failed=none,
+            patience=jnp.asarray(_PATIENCE),
             n_products=none,
             n_first=none,
         )
 
-    def step(self, problem: MisspecifiedVI, state: SwitchState) -> tuple[SwitchState, Info]:
+    def step(self, problem: MisspecifiedVI, state: NewtonState) -> tuple[NewtonState, Info]:
         if problem.runs_on_host:
             return self._first_order(problem, state)
         return jax.lax.cond(
-            state.n_left > 0, lambda s: self._first_order(problem, s), lambda s: self._newton(problem, s), state
+            state.n_left > 0,
+            lambda s: self._first_order(problem, s),
+            lambda s: self._newton(problem, s),
+            state,
         )
 
-    def output(self, state: SwitchState) -> Point:
+    def output(self, state: NewtonState) -> Point:
         return self.first.output(state.first)
 
-    def pauses(self, state: SwitchState) -> Array:
+    def pauses(self, state: NewtonState) -> Array:
         """Whether the driver should look at the point now: after every Newton step and every batch."""
         return state.pause
 
-    def resumed(self, state: SwitchState) -> SwitchState:
+    def resumed(self, state: NewtonState) -> NewtonState:
         """The state to go on from after the driver has looked."""
         return eqx.tree_at(lambda s: s.pause, state, jnp.asarray(False))
 
-    def counts(self, problem: MisspecifiedVI, state: SwitchState, n_steps: int) -> OracleCounts:
+    def gives_up(self, state: NewtonState) -> Array:
+        """Whether Newton has failed so often that a dense method should take over."""
+        return state.n_failed >= state.patience
+
+    def rescued(self, problem: MisspecifiedVI, state: NewtonState) -> NewtonState:
+        """θ to the end, then the dense interior-point method at that θ, where the problem is small enough for it."""
+        lifted = lift(problem.set) if _size(problem) <= LARGEST else None
+        endless = jnp.asarray(np.iinfo(np.int64).max)
+        if lifted is None or problem.runs_on_host:
+            return eqx.tree_at(lambda s: s.patience, state, endless)
+        return _rescue(self, problem, lifted, eqx.tree_at(lambda s: s.patience, state, endless))
+
+    def counts(self, problem: MisspecifiedVI, state: NewtonState, n_steps: int) -> OracleCounts:
         n_first = min(n_steps, int(state.n_first))
         tried = 2 * int(state.n_newton)
-        newton = OracleCounts(F=int(state.n_products) + tried, f=int(state.n_products) + tried, pullback=tried)
+        newton = OracleCounts(
+            F=int(state.n_products) + tried, f=int(state.n_products) + tried, pullback=tried
+        )
         return self.first.counts(problem, state.first, n_first) + newton
 
     # -- the two kinds of step -----------------------------------------------------------------
-    def _first_order(self, problem: MisspecifiedVI, state: SwitchState) -> tuple[SwitchState, Info]:
+    def _first_order(self, problem: MisspecifiedVI, state: NewtonState) -> tuple[NewtonState, Info]:
         first, info = self.first.step(problem, state.first)
         n_left = state.n_left - 1
         moved = eqx.tree_at(
@@ -112,7 +138,7 @@ class SwitchNewton(Scheme):
         )
         return moved, info
 
-    def _newton(self, problem: MisspecifiedVI, state: SwitchState) -> tuple[SwitchState, Info]:
+    def _newton(self, problem: MisspecifiedVI, state: NewtonState) -> tuple[NewtonState, Info]:
         learner = self._learn(problem, state.first.learner)
         theta = learner.theta
         method = state.first.method
@@ -151,7 +177,7 @@ class SwitchNewton(Scheme):
             lambda m: (m.x, m.lam, m.F_prev, m.moved), method, (x, lam, F_x, jnp.asarray(True))
         )
         batch = jnp.where(helped, state.batch, jnp.minimum(2 * state.batch, _LONGEST_BATCH))
-        moved = SwitchState(
+        moved = NewtonState(
             first=eqx.tree_at(lambda s: (s.method, s.learner), state.first, (method, learner)),
             n_left=jnp.where(helped, 0, batch),
             batch=batch,
@@ -160,6 +186,7 @@ class SwitchNewton(Scheme):
             pause=jnp.asarray(True),
             n_newton=state.n_newton + 1,
             n_failed=state.n_failed + jnp.where(helped, 0, 1),
+            patience=state.patience,
             n_products=state.n_products + direction.n_products,
             n_first=state.n_first,
         )
@@ -167,3 +194,23 @@ class SwitchNewton(Scheme):
 
     def _learn(self, problem: MisspecifiedVI, learner: Any) -> Any:
         return learner if problem.learning.is_known else self.newton_learner.step(problem.learning, learner)
+
+
+@eqx.filter_jit
+def _rescue(
+    scheme: SemismoothNewton, problem: MisspecifiedVI, lifted: Lifted, state: NewtonState
+) -> NewtonState:
+    learner = state.first.learner
+    learner = jax.lax.fori_loop(0, _N_LEARNING_STEPS, lambda _, s: scheme._learn(problem, s), learner)
+    found = interior_point(problem, lifted, state.first.method.x, learner.theta)
+    finite = jnp.all(jnp.isfinite(found.x)) & jnp.all(jnp.isfinite(found.lam))
+    method = state.first.method
+    x, lam = jnp.where(finite, found.x, method.x), jnp.where(finite, found.lam, method.lam)
+    method = eqx.tree_at(lambda m: (m.x, m.lam, m.F_prev), method, (x, lam, problem.at(learner.theta).F(x)))
+    first = eqx.tree_at(lambda s: (s.method, s.learner), state.first, (method, learner))
+    counted = state.n_products + 3 * found.n_steps * math.prod(problem.shape)
+    return eqx.tree_at(lambda s: (s.first, s.n_left, s.n_products), state, (first, jnp.asarray(0), counted))
+
+
+def _size(problem: MisspecifiedVI) -> int:
+    return math.prod(problem.shape) + problem.n_constraints
