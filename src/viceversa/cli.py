@@ -196,12 +196,12 @@ def _first_line(thing: Any) -> str:
 
 def _oracles(method: Any) -> str:
     """How often a step asks each oracle; a method around another declares nothing of its own."""
-    counts: Any = getattr(method, "step_counts", None)
-    return (
-        ", ".join(f"{n} {name}" for name, n in counts._asdict().items() if n)
-        if isinstance(counts, tuple)
-        else ""
-    )
+    from viceversa.methods.base import OracleCounts
+
+    counts = getattr(method, "step_counts", None)
+    if not isinstance(counts, OracleCounts):
+        return ""
+    return ", ".join(f"{n} {name}" for name, n in counts._asdict().items() if n)
 
 
 def _print_table(title: str, columns: tuple[str, ...], rows: list[tuple[str, ...]]) -> None:

@@ -186,18 +186,21 @@ def _tune(method: str, size: tuple[int, int], settings: Settings) -> Run:
     proposed = candidates(method, moduli(drawn[0]))
     scores = np.zeros(len(proposed))
     for instance in drawn:
-        ends = []
-        for steps in proposed:
-            per_iteration = steps.build(1.0).step_counts.F
-            solution = _solve(instance, steps, settings, settings.tuning_evaluations // per_iteration)
-            ends.append(solution.x_average)
-        gap, infeasibility = _quality(instance, np.stack(ends))[1:]
+        ends = [
+            _solve(instance, steps, settings, _n_tuning_iterations(steps, settings)) for steps in proposed
+        ]
+        infeasibility = np.array([end.trace.infeasibility_average_true[-1] for end in ends])
+        _, gap = _gaps(instance, np.stack([end.x_average for end in ends]), infeasibility)
         scores += np.log(np.maximum(np.maximum(gap, infeasibility), 1e-300)) / len(drawn)
     best = int(np.argmin(np.where(np.isfinite(scores), scores, np.inf)))
     evaluations = float(settings.tuning_evaluations)
     return Run(
         drawn[0], settings.tuning_seeds[0], proposed[best], "tuned", float(np.exp(scores[best])), evaluations
     )
+
+
+def _n_tuning_iterations(steps: Steps, settings: Settings) -> int:
+    return settings.tuning_evaluations // steps.build(1.0).step_counts.F
 
 
 def _solve(instance: Instance, steps: Steps, settings: Settings, n_iterations: int) -> Solution:
@@ -240,11 +243,11 @@ def _measure(run: Run, solution: Solution, settings: Settings) -> list[dict[str,
         **asdict(run.steps),
     }
     rows = []
-    for point, xs, error in (
-        ("average", points.x_average, trace.x_average_error),
-        ("last", points.x, trace.x_error),
+    for point, xs, error, infeasibility in (
+        ("average", points.x_average, trace.x_average_error, trace.infeasibility_average_true),
+        ("last", points.x, trace.x_error, trace.infeasibility_true),
     ):
-        lower, upper, infeasibility = _quality(instance, xs)
+        lower, upper = _gaps(instance, np.asarray(xs), infeasibility)
         for n, k in enumerate(trace.k):
             counts = trace.counts[n]
             rows.append(
@@ -267,15 +270,14 @@ def _measure(run: Run, solution: Solution, settings: Settings) -> list[dict[str,
     return rows
 
 
-def _quality(instance: Instance, xs: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Gap from below and above, and infeasibility, of several points at θ*.
+def _gaps(instance: Instance, xs: np.ndarray, infeasibility: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The relaxed gaps of several points at θ*, from below and from above.
 
-    The gap is relaxed by the point's own infeasibility, ε = 1ᵀ[f(x, θ*)]₊: the bound of the theorem holds for every
+    Each is relaxed by the point's own infeasibility, ε = 1ᵀ[f(x, θ*)]₊: the bound of the theorem holds for every
     ε ≥ 0, and the ε it names exceeds any possible infeasibility, which would relax the constraints away.
     """
-    violation = np.array([float(metrics.infeasibility(instance.problem, x, instance.theta_true)) for x in xs])
-    intervals = metrics.relaxed_gaps(instance.problem, xs, violation, instance.theta_true)
-    return np.array([i.lower for i in intervals]), np.array([i.upper for i in intervals]), violation
+    found = metrics.relaxed_gaps(instance.problem, xs, infeasibility, instance.theta_true)
+    return found.lower, found.upper
 
 
 def _learning_floor(instance: Instance, thetas: Any) -> np.ndarray:

@@ -1,0 +1,41 @@
+"""Every Python example in the documents runs, and every file they link to exists."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+DOCUMENTS = [
+    ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
+    ROOT / "NOTATION.md",
+    *sorted((ROOT / "docs").glob("*.md")),
+]
+EXAMPLES = [
+    pytest.param(code, id=f"{document.name}-{n}")
+    for document in DOCUMENTS
+    for n, code in enumerate(
+        re.findall(r"^```python\n(.*?)^```", document.read_text(encoding="utf-8"), re.M | re.S)
+    )
+]
+
+
+@pytest.mark.parametrize("code", EXAMPLES)
+def test_example_runs(code):
+    exec(compile(code, "example", "exec"), {"__name__": "example"})
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_links_lead_somewhere(document):
+    for target in re.findall(r"\]\(([^)#]+)\)", document.read_text(encoding="utf-8")):
+        if "://" not in target:
+            assert (document.parent / target).exists(), target
+
+
+def test_readme_begins_with_the_two_commands():
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert text.index("make reproduce") < text.index("make test") < text.index("```python")
+    assert "docs/images/figure.png" in text
