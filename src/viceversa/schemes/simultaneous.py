@@ -6,22 +6,21 @@ from typing import Any
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
-from jaxtyping import Array, Float, PyTree
+from jaxtyping import Array, PyTree
 
 from viceversa.learners.base import Learner
 from viceversa.methods.base import Info, Method, OracleCounts
 from viceversa.problem import MisspecifiedVI
+from viceversa.schemes.average import Average
 from viceversa.schemes.base import Point, Scheme
 
 
 class SimultaneousState(eqx.Module):
-    """The method's and the learner's states, and the weighted sum behind the average."""
+    """The method's and the learner's states, and the average of the iterates."""
 
     method: Any
     learner: Any
-    x_sum: Float[Array, "..."]
-    weight_sum: Float[Array, ""]
+    average: Average
     key: Any = None  # only where the method or the learner draws random numbers
 
 
@@ -40,8 +39,7 @@ class Simultaneous(Scheme):
         return SimultaneousState(
             method=self.method.init(problem, theta0, x0, lam0),
             learner=self.learner.init(problem.learning, theta0),
-            x_sum=jnp.zeros_like(x0),
-            weight_sum=jnp.zeros(()),
+            average=Average.start(x0),
             key=key if self.method.stochastic or self.learner.stochastic else None,
         )
 
@@ -53,21 +51,18 @@ class Simultaneous(Scheme):
         learner_state = state.learner
         if not problem.learning.is_known:
             learner_state = self.learner.step(problem.learning, state.learner, x, learner_key)
-        point, weight = self.method.ergodic(method_state)
         next_state = SimultaneousState(
             method=method_state,
             learner=learner_state,
-            x_sum=state.x_sum + weight * point,
-            weight_sum=state.weight_sum + weight,
+            average=state.average.add(*self.method.ergodic(method_state)),
             key=key,
         )
         return next_state, info
 
     def output(self, state: SimultaneousState) -> Point:
         x, lam = self.method.output(state.method)
-        started = state.weight_sum > 0
-        average = jnp.where(started, state.x_sum / jnp.where(started, state.weight_sum, 1.0), x)
-        return Point(x=x, lam=lam, theta=self.learner.theta(state.learner), x_average=average)
+        theta = self.learner.theta(state.learner)
+        return Point(x=x, lam=lam, theta=theta, x_average=state.average.value)
 
     def counts(self, problem: MisspecifiedVI, state: SimultaneousState, n_steps: int) -> OracleCounts:
         learned = 0 if problem.learning.is_known else self.learner.step_counts * n_steps
