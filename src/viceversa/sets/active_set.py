@@ -88,24 +88,21 @@ def _project_jvp(primals, tangents):
     return _verified(x, rows, state), dx - face_normals @ (face_normals.T @ dx)
 
 
+@jax.jit
 def _solve(x, rows: Rows) -> Working:
     m, n = rows.A.shape
     n_rows = m + 2 * n
-    start = _restored(
-        x,
-        rows,
-        Working(
-            y=x,
-            multiplier=jnp.zeros_like(x),
-            Q=jnp.asarray(rows.basis),
-            R=jnp.eye(n),
-            members=jnp.full(n, -1, jnp.int32),
-            n_active=jnp.asarray(rows.e.size, jnp.int32),
-            entering=jnp.asarray(-1, jnp.int32),
-            given_up=jnp.zeros(n_rows, bool),
-            n_steps=jnp.asarray(0, jnp.int32),
-            done=jnp.asarray(False),
-        ),
+    start = Working(
+        y=x,
+        multiplier=jnp.zeros_like(x),
+        Q=jnp.asarray(rows.basis),
+        R=jnp.eye(n),
+        members=jnp.full(n, -1, jnp.int32),
+        n_active=jnp.asarray(rows.e.size, jnp.int32),
+        entering=jnp.asarray(-1, jnp.int32),
+        given_up=jnp.zeros(n_rows, bool),
+        n_steps=jnp.asarray(0, jnp.int32),
+        done=jnp.asarray(False),
     )
     # Every full step adds a row and raises the dual objective; this cap only stops cycles made by rounding.
     cap = 20 * n_rows + 100
@@ -114,6 +111,7 @@ def _solve(x, rows: Rows) -> Working:
 
 def _step(x, rows: Rows, state: Working) -> Working:
     n = x.size
+    state = jax.lax.cond(state.entering < 0, lambda: _restored(x, rows, state), lambda: state)
     excess = rows.excess(state.y)
     violated = jnp.where(_inside_working_set(state, excess.size) | state.given_up, -jnp.inf, excess)
     margin = violated - 4 * ROUNDING * _scale(x, state.y, rows)
@@ -135,22 +133,16 @@ def _step(x, rows: Rows, state: Working) -> Working:
         dependent, jnp.inf, jnp.maximum(excess[p], 0.0) / jnp.where(dependent, 1.0, beside_sq)
     )
 
+    none = jnp.asarray(-1, jnp.int32)
+
     def stuck():
         # Dependent on the working set with nothing to drop: only rounding can violate it; the final check judges.
-        return _restored(
-            x,
-            rows,
-            state._replace(
-                given_up=state.given_up.at[p].set(True),
-                entering=jnp.asarray(-1, jnp.int32),
-            ),
-        )
+        return state._replace(given_up=state.given_up.at[p].set(True), entering=none)
 
     def enter():
         Q, R = _with_normal(state.Q, state.R, d, state.n_active)
         members = state.members.at[state.n_active].set(p)
-        grown = state._replace(Q=Q, R=R, members=members, n_active=state.n_active + 1)
-        return _restored(x, rows, grown._replace(entering=jnp.asarray(-1, jnp.int32)))
+        return state._replace(Q=Q, R=R, members=members, n_active=state.n_active + 1, entering=none)
 
     def drop():
         moved = state.y - jnp.where(dependent, 0.0, t_dual) * (state.Q @ beside)
@@ -223,6 +215,7 @@ def _scale(x, y, rows: Rows):
     return jnp.sqrt(jnp.sum(x * x)) + jnp.sqrt(jnp.sum(y * y)) + jnp.abs(rows.offsets())
 
 
+@jax.jit
 def _verified(x, rows: Rows, state: Working):
     """The point when every row holds to the promised accuracy, NaN otherwise: never a silent approximation."""
     feasible = jnp.all(rows.excess(state.y) <= PROMISED * _scale(x, state.y, rows))
@@ -232,6 +225,7 @@ def _verified(x, rows: Rows, state: Working):
     return jnp.where(feasible & stationary & state.done, y, jnp.nan)
 
 
+@jax.jit
 def _all_active(state: Working, x, rows: Rows):
     """An orthonormal basis that begins with the span of *all* normals active at y, and the dimension of that span.
 

@@ -23,9 +23,8 @@ def point_method(method: Callable) -> Callable:
     """Give a method of a point NumPy in, NumPy out in double precision, and refuse a wrong shape in a sentence.
 
     A point that already lives in JAX (a tracer, a JAX array) stays there: inside a compiled loop the method
-    is its plain body.
+    is its plain body. Kernels with loops are compiled functions of their own, so that all callers share them.
     """
-    compiled = eqx.filter_jit(method)
 
     @functools.wraps(method)
     def call(self, x):
@@ -34,21 +33,20 @@ def point_method(method: Callable) -> Callable:
             return method(self, x)
         x = _as_point(self, x)
         with precision.double():
-            return to_numpy(compiled(self, x))
+            return to_numpy(method(self, jax.tree.map(jnp.asarray, x)))
 
     return call
 
 
 def sample_method(method: Callable) -> Callable:
     """Let `sample(key)` called by the host return NumPy arrays in double precision."""
-    compiled = eqx.filter_jit(method)
 
     @functools.wraps(method)
     def call(self, key):
         if lives_in_jax((self, key)):
             return method(self, key)
         with precision.double():
-            return to_numpy(compiled(self, key))
+            return to_numpy(method(self, key))
 
     return call
 
@@ -139,7 +137,7 @@ def as_finite(name: str, value: Any) -> np.ndarray:
     return array
 
 
-def where_first(mask: np.ndarray) -> Any:
+def where_first(mask: Any) -> Any:
     """The index of the first True of a mask: an integer for a vector, a list otherwise."""
     index = np.argwhere(mask)[0].tolist()
     return index[0] if len(index) == 1 else index

@@ -93,23 +93,8 @@ class Polyhedron(ConvexSet):
         size = float(np.linalg.norm(highest - lowest))
         self.reach = np.asarray(size if np.isfinite(size) else 1.0)
         self.center = _relative_interior(self.kind, self.rows, self.description())
-
-    def __check_init__(self):
-        if self.kind != "rows":
-            return
-        random = np.random.default_rng(0)
-        offsets = np.vstack(
-            [np.zeros(self.center.size), random.standard_normal((N_PROBES, self.center.size))]
-        )
-        with jax.ensure_compile_time_eval():
-            answers = [
-                self.project((self.center + self.reach * step).reshape(self._shape)) for step in offsets
-            ]
-        if np.isnan(answers).any():
-            raise InputError(
-                "Polyhedron: its projection cannot be computed to 1e-12: the rows are nearly dependent, or they leave "
-                "no point beyond rounding. Remove redundant rows, or pass them as constraints."
-            )
+        if self.kind == "rows":
+            _check_accuracy(self.rows, self.center, self.reach)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -284,3 +269,15 @@ def _relative_interior(kind: str, rows: active_set.Rows, given: Description) -> 
     if center is None:
         raise empty
     return center
+
+
+def _check_accuracy(rows: active_set.Rows, center: np.ndarray, reach: np.ndarray) -> None:
+    random = np.random.default_rng(0)
+    offsets = np.vstack([np.zeros(center.size), random.standard_normal((N_PROBES, center.size))])
+    with precision.double():
+        answers = [np.asarray(_project("rows", jnp.asarray(center + reach * step), rows)) for step in offsets]
+    if np.isnan(answers).any():
+        raise InputError(
+            "Polyhedron: its projection cannot be computed to 1e-12: the rows are nearly dependent, or they leave no "
+            "point beyond rounding. Remove redundant rows, or pass them as constraints."
+        )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import NamedTuple
 
@@ -71,6 +72,7 @@ def _tangent(dx, w, cut: CutBox, row_active):
     return jnp.where(free, dx, 0.0) - (jnp.sum(a * dx) * share) * a
 
 
+@jax.jit
 def _multiplier(x, cut: CutBox):
     """A root λ of the non-increasing, piecewise linear ⟨a, clip(x − λa)⟩ − b; its sign is that of the value at 0."""
     a, b, lower, upper = cut
@@ -109,6 +111,7 @@ def _multiplier(x, cut: CutBox):
     return jnp.clip(root, left, right)
 
 
+@functools.partial(jax.jit, static_argnames="equality")
 def support_of_bounded(c, cut: CutBox, equality: bool):
     """A maximiser of ⟨c, y⟩ for finite bounds: raise ⟨a, y⟩ from its least value, best ratio c_i/a_i first."""
     a, b, lower, upper = cut
