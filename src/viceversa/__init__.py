@@ -1,6 +1,7 @@
 """Equilibria you do not fully know: variational inequalities whose parameter is learned while they are solved."""
 
 from viceversa import gallery, lagrangian, steps
+from viceversa.bounds import Bounds, RuntimeCertificate, bounds, runtime_certificate
 from viceversa.certificates import Certificate, certify
 from viceversa.compare import Comparison, compare
 from viceversa.constants import Constant, Constants, TheorySteps, constants, theory_steps
@@ -8,11 +9,19 @@ from viceversa.driver import Record, Solution, Status, Trace, iterate, solve
 from viceversa.errors import InputError, SolveError, UserFunctionError
 from viceversa.functions import callback_constraints, callback_operator
 from viceversa.lagrangian import Phi, augmented_lagrangian, grad_lambda_Phi, grad_x_Phi, phi
-from viceversa.learners import ExtragradientLearner, ProjectedGradient
-from viceversa.learning import CoupledLearning, CoupledLearningWarning, Known, LeastSquares, SecondaryVI
+from viceversa.learners import ExtragradientLearner, ProjectedGradient, StochasticGradient
+from viceversa.learning import (
+    CoupledLearning,
+    CoupledLearningWarning,
+    Known,
+    LeastSquares,
+    SampledLearning,
+    SecondaryVI,
+)
 from viceversa.markets import cournot
 from viceversa.methods import *
 from viceversa.problem import MisspecifiedVI
+from viceversa.sampling import FiniteSum, IndexedConstraints, NoisyOperator
 from viceversa.schemes import Oracle, Sequential, Simultaneous
 from viceversa.sets import *
 

@@ -52,7 +52,7 @@ def multiplier_bound(
     needed = ["D_X", "L_F_theta", "L_f_theta", "L_f_x", "L_grad_f_x", "L_H", "mu_H"]
     constants.require_bounds("the bound on ‖λ*‖", *(needed[2:5] if problem.learning.is_known else needed))
     best: MultiplierBound | None = None
-    theta, n_steps, slack = theta0, 0, -np.inf
+    theta, n_steps, slack, error = theta0, 0, -np.inf, np.inf
     while n_steps <= _MAX_LEARNER_STEPS:
         error = _learning_error(problem, theta)
         found, slack = _bound_at(problem, constants, theta, error, n_steps)
