@@ -94,13 +94,13 @@ class Callback(eqx.Module):
             raise _raised(f"{self.name}{part}", function, host, error) from error
 
 
-def callback_operator(fn: Callable) -> Callback:
+def callback_operator(fn: Any) -> Callback:
     """F(x, θ) computed by Python that JAX cannot trace; it receives and returns NumPy arrays."""
     _require_callable("callback_operator: fn", fn)
     return Callback(function=fn, name="operator")
 
 
-def callback_constraints(fn: Callable, vjp: Callable) -> Callback:
+def callback_constraints(fn: Any, vjp: Any) -> Callback:
     """f(x, θ) computed by Python that JAX cannot trace, with `vjp(x, theta, w)` = Jf(x, θ)ᵀ w, of x's shape."""
     _require_callable("callback_constraints: fn", fn)
     _require_callable("callback_constraints: vjp", vjp)

@@ -22,7 +22,7 @@ class Constant(eqx.Module):
 
     value: np.ndarray
 
-    def __call__(self, k: Array) -> Float[Array, ""]:
+    def __call__(self, k: Array | int) -> Float[Array, ""]:
         return jnp.asarray(self.value)
 
 
@@ -42,7 +42,7 @@ class Power(eqx.Module):
         self.initial = _positive("Power: initial", initial)
         self.exponent = as_float64("Power: exponent", exponent)
 
-    def __call__(self, k: Array) -> Float[Array, ""]:
+    def __call__(self, k: Array | int) -> Float[Array, ""]:
         return jnp.asarray(self.initial) * jnp.power(k + 1.0, -self.exponent)
 
 
@@ -51,7 +51,7 @@ class Schedule(eqx.Module):
 
     function: Callable
 
-    def __call__(self, k: Array) -> Float[Array, ""]:
+    def __call__(self, k: Array | int) -> Float[Array, ""]:
         return jnp.asarray(self.function(jnp.asarray(k, dtype=float)), dtype=float)
 
 
