@@ -20,6 +20,17 @@ from viceversa.learning import (
 )
 from viceversa.markets import cournot
 from viceversa.methods import *
+from viceversa.metrics import (
+    EpsilonInterval,
+    GapInterval,
+    GapIntervals,
+    infeasibility,
+    kkt_residual,
+    minty_gap,
+    parameter_error,
+    relaxed_gap,
+    relaxed_gaps,
+)
 from viceversa.problem import MisspecifiedVI
 from viceversa.sampling import FiniteSum, IndexedConstraints, NoisyOperator
 from viceversa.schemes import Oracle, Sequential, Simultaneous

@@ -1,0 +1,17 @@
+"""Metrics: numbers about (x, λ, θ) that never know which method made them."""
+
+from viceversa.metrics.gap import minty_gap, relaxed_gap, relaxed_gaps
+from viceversa.metrics.intervals import EpsilonInterval, GapInterval, GapIntervals
+from viceversa.metrics.residuals import infeasibility, kkt_residual, parameter_error
+
+__all__ = [
+    "EpsilonInterval",
+    "GapInterval",
+    "GapIntervals",
+    "infeasibility",
+    "kkt_residual",
+    "minty_gap",
+    "parameter_error",
+    "relaxed_gap",
+    "relaxed_gaps",
+]

@@ -1,0 +1,383 @@
+"""The largest value of a concave function on X_ε, between two bounds that need no trust in the method.
+
+Maximise g(y) over y ∈ X with 1ᵀ[f(y)]₊ ≤ ε. For *any* ŷ ∈ X and μ ≥ 0, with h_μ = g − μᵀf concave,
+
+    max g  ≤  U(ŷ, μ) = ε‖μ‖∞ + h_μ(ŷ) + max_{y∈X} ∇h_μ(ŷ)ᵀ(y − ŷ)                               (1)
+    max g  ≥  g(y)   for any y ∈ X_ε                                                              (2)
+
+The points come from the proximal method of multipliers. Its k-th problem has no constraint left, only distances,
+
+    min_y  φ(y) = −g(y) + (σ/2) dist²(f(y) + μ/σ, K_ε) + (s/2) dist²(y + ν/s, X) + (δ/2)‖y − y_k‖²  (3)
+    μ ← σ(u − P_K(u)),  u = f(y) + μ/σ;      ν ← s(v − P_X(v)),  v = y + ν/s                        (4)
+
+and is solved by a semismooth Newton method whose linear systems need products alone (conjugate gradients).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+from viceversa.metrics.enlargement import distance_vector, total_violation
+from viceversa.numerics import safe_divide
+from viceversa.problem import Constraints
+from viceversa.sets.base import ConvexSet
+
+# Newton steps over all outer iterations; a handful is usual.
+MAX_NEWTON = 200
+MAX_PRODUCTS = 300
+MAX_TRIALS = 30
+# Steps in a row that change nothing beyond rounding.
+MAX_STUCK = 4
+ROUNDING = 1e-12
+# A gradient this small relative to its terms that a step does not halve: change φ instead of insisting.
+SMALL = 1e-8
+# How much stiffer the two penalties are than the function itself: each outer iteration gains about this factor.
+STIFFER = 100.0
+# The proximal term, relative to the curvature of g; it keeps the systems definite where g is flat.
+PROXIMAL = 1e-6
+# Curvature below this multiple of ‖∇g‖ over the size of X counts as none: a linear program.
+FLAT = 1e-9
+# The residual a system is solved to, squared and relative.
+RESIDUAL_SQ = 1e-20
+
+
+class Scales(NamedTuple):
+    """Sizes the method needs once: ‖∇²g‖, diag(−∇²g) and its mean, ‖Jf‖², and ‖∇g‖ over the size of X."""
+
+    curvature: Float[Array, ""]
+    diagonal: Float[Array, "..."]
+    typical: Float[Array, ""]
+    slope_sq: Float[Array, ""]
+    drift: Float[Array, ""]
+
+
+class Guess(NamedTuple):
+    """Where to start: a point, multipliers of f and of X."""
+
+    y: Float[Array, "..."]
+    mu: Float[Array, " J"]
+    nu: Float[Array, "..."]
+
+
+class Task(NamedTuple):
+    """Which program: g is multiplied by `weight` and `margin` is added to f, so that weight 0 asks for a Slater point."""
+
+    epsilon: Float[Array, ""]
+    weight: Float[Array, ""]
+    margin: Float[Array, ""]
+
+
+class Bounds(NamedTuple):
+    """(1) and (2): the best of each, the point and multipliers that prove it, and how much work it was."""
+
+    lower: Float[Array, ""]
+    upper: Float[Array, ""]
+    y_lower: Float[Array, "..."]
+    y_upper: Float[Array, "..."]
+    mu: Float[Array, " J"]
+    n_outer: Int[Array, ""]
+    n_newton: Int[Array, ""]
+    n_products: Int[Array, ""]
+
+
+class Program(NamedTuple):
+    """max g over { y ∈ X : 1ᵀ[f(y) + margin]₊ ≤ ε }."""
+
+    g: Callable
+    f: Constraints
+    X: ConvexSet
+    task: Task
+    scales: Scales
+
+
+class _Penalised(NamedTuple):
+    """φ of (3) at one outer iteration."""
+
+    center: Float[Array, "..."]
+    mu: Float[Array, " J"]
+    nu: Float[Array, "..."]
+    sigma: Float[Array, ""]
+    stiffness: Float[Array, ""]
+    delta: Float[Array, ""]
+
+    def multipliers(self, program: Program, y: Array) -> tuple[Array, Array]:
+        """(4)."""
+        u = program.f(y) + program.task.margin + self.mu / self.sigma
+        v = y + self.nu / self.stiffness
+        return self.sigma * distance_vector(u, program.task.epsilon), self.stiffness * (
+            v - program.X.project(v)
+        )
+
+    def gradient(self, program: Program, y: Array) -> Array:
+        f_y, pullback = program.f.vjp(y)
+        u = f_y + program.task.margin + self.mu / self.sigma
+        v = y + self.nu / self.stiffness
+        pulled = pullback(self.sigma * distance_vector(u, program.task.epsilon))
+        pushed = self.stiffness * (v - program.X.project(v))
+        return pulled + pushed + self.delta * (y - self.center) - program.task.weight * jax.grad(program.g)(y)
+
+
+class _State(NamedTuple):
+    """y, φ, the least ‖∇φ(y)‖ since φ last changed, by how much (4) last changed μ/σ, and what is proved so far."""
+
+    y: Float[Array, "..."]
+    phi: _Penalised
+    size: Float[Array, ""]
+    change: Float[Array, ""]
+    n_stuck: Int[Array, ""]
+    bounds: Bounds
+    done: Bool[Array, ""]
+
+
+def scales_at(g: Callable, f: Constraints, X: ConvexSet, y: Array, diagonal: Array) -> Scales:
+    """The sizes at one point, by power iterations on products."""
+    gradient, hessian = jax.linearize(jax.grad(g), y)
+    f_y, slope = jax.linearize(f, y)
+    _, pullback = f.vjp(y)
+    start = jnp.reshape(jnp.cos(jnp.arange(y.size, dtype=y.dtype)), y.shape) + 1.0
+    reach = jnp.maximum(_norm(X.project(y + 1e3 * gradient) - y), 1.0)
+    return Scales(
+        curvature=_largest(hessian, start),
+        diagonal=diagonal,
+        typical=jnp.mean(diagonal),
+        slope_sq=_largest(lambda v: pullback(slope(v)), start) if f_y.size else jnp.ones(()),
+        drift=_norm(gradient) / reach,
+    )
+
+
+def maximise(program: Program, start: Guess, slater: Array, tol, excess: Callable) -> tuple[Bounds, Guess]:
+    """Bounds (1) and (2) on max g over X_ε, within tol·(1 + |U|) of each other unless the caps are met.
+
+    `excess(X, c, y)` bounds max_{z∈X} cᵀ(z − y) + (what curvature is proved). A weightless task stops when U < 0
+    proves X_ε empty. Also returned: where it stopped, for the next program of its kind.
+    """
+    task = program.task
+    infinity = jnp.asarray(jnp.inf)
+    first = _first_penalty(program, start)
+    state = _State(start.y, first, infinity, infinity, jnp.asarray(0), _no_bounds(start), jnp.asarray(False))
+
+    def body(state: _State) -> _State:
+        phi = state.phi
+        y, mu, nu, size, scale, n_products = _newton_step(program, state)
+        stuck = (size > 0.5 * state.size) & (size <= SMALL * scale)
+        bounds = _improved(program, state.bounds, y, mu, slater, excess, n_products)
+        moved = _norm(nu - phi.nu) + phi.delta * _norm(y - phi.center)
+        moved = moved + jnp.sqrt(program.scales.slope_sq) * _norm(mu - phi.mu)
+        solved = (size <= 0.1 * moved) | stuck
+        change = _norm(mu - phi.mu) / phi.sigma
+        slow = solved & (change > 0.1 * state.change)
+        n_stuck = jnp.where(stuck & (moved <= 10.0 * size) & (size <= ROUNDING * scale), state.n_stuck + 1, 0)
+        new = _Penalised(y, mu, nu, jnp.where(slow, 5.0, 1.0) * phi.sigma, phi.stiffness, 0.1 * phi.delta)
+        return _State(
+            y=y,
+            phi=jax.tree.map(lambda a, b: jnp.where(solved, a, b), new, phi),
+            size=jnp.where(solved, jnp.inf, size),
+            change=jnp.where(solved, change, state.change),
+            n_stuck=n_stuck,
+            bounds=bounds._replace(n_outer=bounds.n_outer + solved),
+            done=is_tight(bounds, tol)
+            | ((task.weight == 0.0) & (bounds.upper < 0.0))
+            | (n_stuck >= MAX_STUCK),
+        )
+
+    end = jax.lax.while_loop(lambda s: ~s.done & (s.bounds.n_newton < MAX_NEWTON), body, state)
+    return end.bounds, Guess(end.y, end.phi.mu, end.phi.nu)
+
+
+def is_tight(bounds: Bounds, tol) -> Array:
+    """Whether U − L ≤ tol·(1 + |U|)."""
+    return bounds.upper - bounds.lower <= tol * (1.0 + jnp.abs(bounds.upper))
+
+
+def _first_penalty(program: Program, start: Guess) -> _Penalised:
+    scales = program.scales
+    flat = jnp.maximum(scales.curvature, 1e-3 * scales.drift)
+    flat = jnp.where(flat > 0.0, flat, 1.0)
+    curved = (scales.curvature > FLAT * scales.drift) & (program.task.weight > 0.0)
+    return _Penalised(
+        center=start.y,
+        mu=start.mu,
+        nu=start.nu,
+        sigma=STIFFER * safe_divide(flat, scales.slope_sq, 1.0),
+        stiffness=STIFFER * jnp.where(curved, scales.typical, flat),
+        delta=jnp.where(curved, PROXIMAL * scales.curvature, flat),
+    )
+
+
+def _newton_step(program: Program, state: _State):
+    """One step on (3): y, the multipliers (4) to first order, ‖∇φ‖, the size of its terms, and the products.
+
+    The multipliers are those the step predicts: (4) at the new point magnifies the rounding of f by σ.
+    """
+    phi = state.phi
+    G, hessian = jax.linearize(lambda y: phi.gradient(program, y), state.y)
+    d, n_products = _conjugate_gradients(hessian, -G, _diagonal(program, phi, state.y))
+    alpha, G_new = _step_length(lambda y: phi.gradient(program, y), state.y, d, G)
+    (mu, nu), slopes = jax.linearize(lambda y: phi.multipliers(program, y), state.y)
+    dmu, dnu = slopes(alpha * d)
+    y = state.y + alpha * d
+    scale = _norm(G) + program.task.weight * _norm(jax.grad(program.g)(y)) + _norm(nu)
+    return y, jnp.maximum(mu + dmu, 0.0), nu + dnu, _norm(G_new), scale, n_products
+
+
+def _diagonal(program: Program, phi: _Penalised, y: Array) -> Array:
+    """About the diagonal of ∇²φ without the part of f: exact for a box, whose P_X' is diagonal."""
+    signs = jnp.where(jnp.sin(jnp.square(jnp.arange(y.size, dtype=y.dtype))) > 0.0, 1.0, -1.0).reshape(
+        y.shape
+    )
+    kept = jax.jvp(program.X.project, (y + phi.nu / phi.stiffness,), (signs,))[1]
+    outside = phi.stiffness * jnp.clip(1.0 - signs * kept, 0.0, 1.0)
+    return program.task.weight * jnp.maximum(program.scales.diagonal, 0.0) + phi.delta + outside
+
+
+class _Search(NamedTuple):
+    """A bracket of the zero of the increasing slope φ'(α) = ∇φ(y + αd)ᵀd."""
+
+    low: Float[Array, ""]
+    high: Float[Array, ""]
+    slope_low: Float[Array, ""]
+    slope_high: Float[Array, ""]
+    last: Float[Array, ""]
+    n_trials: Int[Array, ""]
+
+
+def _step_length(gradient: Callable, y: Array, d: Array, G: Array) -> tuple[Array, Array]:
+    """(α, ∇φ(y + αd)): 1 when the full step pays, else where the slope along d nearly vanishes."""
+    G_full = gradient(y + d)
+    slope, slope_full = jnp.sum(G * d), jnp.sum(G_full * d)
+    pays = (jnp.abs(slope_full) <= 0.5 * jnp.abs(slope)) | (_norm(G_full) <= 0.5 * _norm(G))
+    pays = pays | (slope >= 0.0) | (slope_full <= 0.0)
+
+    def body(s: _Search) -> _Search:
+        secant = s.low - s.slope_low * (s.high - s.low) / (s.slope_high - s.slope_low)
+        alpha = jnp.where(s.n_trials % 2 == 0, secant, 0.5 * (s.low + s.high))
+        now = jnp.sum(gradient(y + alpha * d) * d)
+        low, slope_low = jnp.where(now > 0.0, s.low, alpha), jnp.where(now > 0.0, s.slope_low, now)
+        high, slope_high = jnp.where(now > 0.0, alpha, s.high), jnp.where(now > 0.0, now, s.slope_high)
+        return _Search(low, high, slope_low, slope_high, now, s.n_trials + 1)
+
+    def search():
+        start = _Search(jnp.zeros(()), jnp.ones(()), slope, slope_full, slope, jnp.asarray(0))
+        steep = lambda s: (jnp.abs(s.last) > 0.1 * jnp.abs(slope)) & (s.n_trials < MAX_TRIALS)
+        end = jax.lax.while_loop(steep, body, start)
+        alpha = jnp.where(end.last > 0.0, end.high, end.low)
+        return alpha, gradient(y + alpha * d)
+
+    return jax.lax.cond(pays, lambda: (jnp.ones(()), G_full), search)
+
+
+class _Conjugate(NamedTuple):
+    solution: Float[Array, "..."]
+    r: Float[Array, "..."]
+    p: Float[Array, "..."]
+    rz: Float[Array, ""]
+    n_products: Int[Array, ""]
+
+
+def _conjugate_gradients(product: Callable, b: Array, diagonal: Array) -> tuple[Array, Array]:
+    """The solution of a positive definite system by conjugate gradients, preconditioned by a diagonal."""
+
+    def body(s: _Conjugate) -> _Conjugate:
+        Ap = product(s.p)
+        alpha = safe_divide(s.rz, jnp.sum(s.p * Ap), 0.0)
+        r = s.r - alpha * Ap
+        z = r / diagonal
+        rz = jnp.sum(r * z)
+        p = z + safe_divide(rz, s.rz, 0.0) * s.p
+        return _Conjugate(s.solution + alpha * s.p, r, p, rz, s.n_products + 1)
+
+    z = b / diagonal
+    start = _Conjugate(jnp.zeros_like(b), b, z, jnp.sum(b * z), jnp.asarray(0))
+    enough = RESIDUAL_SQ * start.rz
+    end = jax.lax.while_loop(lambda s: (s.rz > enough) & (s.n_products < MAX_PRODUCTS), body, start)
+    return end.solution, end.n_products
+
+
+def _improved(
+    program: Program, best: Bounds, y: Array, mu: Array, slater: Array, excess: Callable, n_products: Array
+) -> Bounds:
+    """(1) and (2) at a new point, where better."""
+    g, f, X, task, _ = program
+    y = X.project(y)
+    f_y, pullback = f.vjp(y)
+    f_y = f_y + task.margin
+    g_y, slope = jax.value_and_grad(g)(y)
+    ascent = task.weight * slope - pullback(mu)
+    upper = support_of_enlargement(mu, task.epsilon) + task.weight * g_y - jnp.sum(mu * f_y)
+    upper = upper + excess(X, ascent, y)
+    y_lower = repaired(y, f, task, slater)
+    lower = jnp.where(is_in_enlargement(y_lower, f, task), task.weight * g(y_lower), -jnp.inf)
+    higher, smaller = lower > best.lower, upper < best.upper
+    return Bounds(
+        lower=jnp.where(higher, lower, best.lower),
+        upper=jnp.where(smaller, upper, best.upper),
+        y_lower=jnp.where(higher, y_lower, best.y_lower),
+        y_upper=jnp.where(smaller, y, best.y_upper),
+        mu=jnp.where(smaller, mu, best.mu),
+        n_outer=best.n_outer,
+        n_newton=best.n_newton + 1,
+        n_products=best.n_products + n_products,
+    )
+
+
+def support_of_enlargement(mu: Array, epsilon: Array) -> Array:
+    """ε‖μ‖∞, which is 0 for μ = 0 even where ε = ∞."""
+    largest = jnp.max(mu, initial=0.0)
+    return jnp.where(largest > 0.0, epsilon * largest, 0.0)
+
+
+def is_in_enlargement(y: Array, f: Constraints, task: Task) -> Array:
+    """Whether 1ᵀ[f(y)]₊ ≤ ε as computed, without a tolerance."""
+    return total_violation(f(y) + task.margin) <= task.epsilon
+
+
+def repaired(y: Array, f: Constraints, task: Task, slater: Array) -> Array:
+    """y moved towards a Slater point just far enough to lie in X_ε (y itself if it does, or if nothing helps).
+
+    Convexity makes the move s sufficient when (1 − s)1ᵀ[f(y)]₊ + s 1ᵀ[f(z)]₊ ≤ ε, or when it makes every f_j ≤ 0.
+    """
+    f_y, f_z = f(y) + task.margin, f(slater) + task.margin
+    if f_y.size == 0:
+        return y
+    v_y, v_z = total_violation(f_y), total_violation(f_z)
+    by_total = safe_divide(v_y - task.epsilon, v_y - v_z, 1.0)
+    by_each = jnp.max(jnp.where(f_y > 0.0, safe_divide(f_y, f_y - f_z, 1.0), 0.0))
+    share = jnp.where(v_z < task.epsilon, by_total, 1.0)
+    share = jnp.where(jnp.all(f_z < 0.0), jnp.minimum(share, by_each), share)
+    share = jnp.clip(share, 0.0, 1.0)
+
+    def at(s):
+        return y + s * (slater - y)
+
+    def unfinished(s):
+        return (s < 1.0) & ~is_in_enlargement(at(s), f, task)
+
+    # Rounding may leave the point a last digit outside: go a little further.
+    share = jax.lax.while_loop(unfinished, lambda s: jnp.minimum(1.0, 2.0 * s + 1e-16), share)
+    return jnp.where(is_in_enlargement(y, f, task), y, at(share))
+
+
+def _no_bounds(start: Guess) -> Bounds:
+    zero = jnp.asarray(0)
+    return Bounds(jnp.asarray(-jnp.inf), jnp.asarray(jnp.inf), start.y, start.y, start.mu, zero, zero, zero)
+
+
+def _largest(product: Callable, v: Array, n_steps: int = 12) -> Array:
+    """The largest |eigenvalue| of a symmetric product, by power iterations."""
+
+    def body(_, carry):
+        v, _size = carry
+        w = product(v)
+        size = _norm(w)
+        return safe_divide(w, size, 0.0), size
+
+    return jax.lax.fori_loop(0, n_steps, body, (v / _norm(v), jnp.zeros(())))[1]
+
+
+def _norm(v: Array) -> Array:
+    return jnp.sqrt(jnp.sum(v * v))
