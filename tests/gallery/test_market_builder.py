@@ -98,7 +98,7 @@ def test_quadratic_costs_agree_with_the_same_costs_as_a_function():
 def test_no_firm_gains_by_deviating_from_the_equilibrium_of_any_convex_costs():
     costs = CubicCosts(G[:, None], np.array([[0.2], [0.1], [0.05]]))
     problem = vv.cournot(costs, CAP, TABLE, intercept=60.0, price_cap=30.0)
-    solution = vv.solve(problem, tol=1e-9)
+    solution = vv.solve(problem, vv.AdaptiveAugmentedLagrangian(), tol=1e-9)
     assert solution.success, solution
     x, lam = solution.x[:, 0], float(solution.multiplier[0])
     assert lam > 0.1
@@ -137,7 +137,7 @@ def frame_with(**changes: Any) -> dict:
             "firm 1 has a cost that is not convex",
         ),
         ({"costs": lambda x: jnp.sin(x)}, "not convex"),
-        ({"costs": lambda x: x * jnp.log(x)}, "marginal cost of firm 0 at zero output"),
+        ({"costs": lambda x: x * jnp.log(x)}, "marginal cost of firm 0, product 0 at output 0 is"),
         ({"costs": lambda x: undefined(x)}, "your function"),
         ({"capacities": [5.0, -1.0, 5.0]}, "capacities is negative at 1 of 3 entries"),
         ({"capacities": [5.0, np.nan, 5.0]}, "capacities has NaN"),

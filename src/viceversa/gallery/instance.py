@@ -14,7 +14,6 @@ from viceversa.certificates import Certificate, certify
 from viceversa.errors import InputError
 from viceversa.problem import MisspecifiedVI
 
-
 Real = float | int | np.floating | np.integer  # a number a user may write
 
 

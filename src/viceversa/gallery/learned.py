@@ -41,7 +41,9 @@ def build(
     Rows are y_t = Φ_t θ* with Φ = `design` (the coefficients' natural regression where there is one, random rows
     otherwise), so μ_H and L_H are exact; Θ is the box θ* ± spread·|θ*| and θ₀ the corner that alternates up and down.
     """
-    theta = jax.tree.map(lambda leaf: np.asarray(leaf, dtype=np.float64), theta)
+    theta = jax.tree.map(
+        lambda leaf: np.asarray(leaf, dtype=np.float64), theta, is_leaf=lambda node: isinstance(node, list)
+    )
     theta0: PyTree = theta
     learning: Known | LeastSquares = Known(theta)
     if misspecified:

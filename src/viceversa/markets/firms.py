@@ -13,7 +13,7 @@ from jaxtyping import Array
 from viceversa import functions, precision
 from viceversa.errors import InputError, UserFunctionError
 
-_LEVELS = np.linspace(0.0, 1.0, 18)[1:-1]  # fractions of capacity at which second derivatives are sampled
+_LEVELS = np.linspace(0.0, 1.0, 18)[:-1]  # fractions of capacity at which costs are sampled
 _N_RANDOM = 8  # random output plans, and random directions, sampled besides
 
 
@@ -106,31 +106,25 @@ def cost_function(function: Any, capacities: np.ndarray, reach: np.ndarray) -> C
         )
     costs = CostFunction(traced)
     rng = np.random.default_rng(0)
-    plans = [np.broadcast_to(level, shape) for level in _LEVELS] + list(
-        rng.uniform(0.01, 0.99, (_N_RANDOM, *shape))
-    )
-    directions = _directions(rng, shape)
+    levels = np.broadcast_to(_LEVELS[:, None, None], (_LEVELS.size, *shape))
+    plans = np.concatenate([levels, rng.uniform(0.01, 0.99, (_N_RANDOM, *shape))]) * reach
     with precision.double():
-        start = np.asarray(costs.marginal(jnp.zeros(shape)))
-        if not np.isfinite(start).all():
-            firm = int(np.argwhere(~np.isfinite(start))[0][0])
-            raise InputError(
-                f"cournot: costs: the marginal cost of firm {firm} at zero output is {start[firm].tolist()}; it must be "
-                "finite on the whole of [0, capacity]."
-            )
-        look = eqx.filter_jit(_look)
-        for fraction in plans:
-            x = fraction * reach
-            marginal, weighted, weights, curvatures = jax.tree.map(np.asarray, look(costs, x, directions))
-            _check_finite(x, marginal)
-            _check_own_output_only(marginal, weighted, weights)
-            _check_convex(x, curvatures)
+        seen = eqx.filter_jit(_look_at_all)(costs, plans, _directions(rng, shape))
+        marginals, weighted, weights, curvatures = jax.tree.map(np.asarray, seen)
+    for n, x in enumerate(plans):
+        _check_finite(x, marginals[n])
+        _check_own_output_only(marginals[n], weighted[n], weights[n])
+        if n > 0:  # at zero output a second derivative may be infinite, as that of x^1.5
+            _check_convex(x, curvatures[n])
     return costs
 
 
-def _look(costs: CostFunction, x: Any, directions: Any):
+def _look_at_all(costs: CostFunction, plans: Any, directions: Any):
+    return jax.lax.map(lambda x: _look(costs, x, directions), jnp.asarray(plans))
+
+
+def _look(costs: CostFunction, x: Array, directions: Any):
     """Marginal costs, the pullback of distinct weights per firm, and second derivatives along directions, per firm."""
-    x = jnp.asarray(x)
     marginal = costs.marginal(x)
     total, pullback = jax.vjp(costs.function, x)
     weights = jnp.cos(1.0 + jnp.arange(x.shape[0]))[:, None]  # all different, and the same on every run
