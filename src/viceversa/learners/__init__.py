@@ -3,5 +3,6 @@
 from viceversa.learners.base import Learner
 from viceversa.learners.extragradient import ExtragradientLearner
 from viceversa.learners.projected_gradient import ProjectedGradient
+from viceversa.learners.stochastic_gradient import StochasticGradient
 
-__all__ = ["ExtragradientLearner", "Learner", "ProjectedGradient"]
+__all__ = ["ExtragradientLearner", "Learner", "ProjectedGradient", "StochasticGradient"]

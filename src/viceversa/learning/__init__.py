@@ -4,6 +4,7 @@ from viceversa.learning.base import Learning, Modulus
 from viceversa.learning.coupled import CoupledLearning, CoupledLearningWarning
 from viceversa.learning.known import Known
 from viceversa.learning.least_squares import LeastSquares
+from viceversa.learning.sampled import SampledLearning
 from viceversa.learning.secondary import SecondaryVI
 
 __all__ = [
@@ -13,5 +14,6 @@ __all__ = [
     "Learning",
     "LeastSquares",
     "Modulus",
+    "SampledLearning",
     "SecondaryVI",
 ]

@@ -20,8 +20,10 @@ from viceversa.methods.mirror_prox import MirrorProx
 from viceversa.methods.misspecified_subgradient import MisspecifiedSubgradient
 from viceversa.methods.popov import Popov
 from viceversa.methods.projection import ProjectionMethod
+from viceversa.methods.randomized_lagrangian import RandomizedLagrangian
 from viceversa.methods.restarted import Restarted
 from viceversa.methods.solodov_projection import SolodovProjection
+from viceversa.methods.stochastic_approximation import StochasticApproximation
 from viceversa.methods.tikhonov_lagrangian import TikhonovLagrangian
 from viceversa.methods.tseng import TsengForwardBackwardForward
 
@@ -49,8 +51,10 @@ __all__ = [
     "OracleCounts",
     "Popov",
     "ProjectionMethod",
+    "RandomizedLagrangian",
     "Restarted",
     "SolodovProjection",
+    "StochasticApproximation",
     "TikhonovLagrangian",
     "TsengForwardBackwardForward",
 ]

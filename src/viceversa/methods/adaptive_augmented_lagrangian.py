@@ -152,7 +152,7 @@ class AdaptiveAugmentedLagrangian(Method):
         return state.x, state.gamma
 
     def counts(self, state: AdaptiveState, n_steps: int) -> OracleCounts:
-        n_tests = int(state.n_tests)
+        n_tests = state.n_tests
         tested = OracleCounts(F=n_tests, f=n_tests, pullback=n_tests)
         return self.init_counts + self.step_counts.times(n_steps) + tested
 

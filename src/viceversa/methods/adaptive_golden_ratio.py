@@ -122,7 +122,7 @@ class AdaptiveGoldenRatio(Method):
         return state.z.x, state.tau_used
 
     def counts(self, state: AdaptiveGoldenRatioState, n_steps: int) -> OracleCounts:
-        return self.init_counts + self.step_counts.times(state.per_step * n_steps + int(state.n_tests))
+        return self.init_counts + self.step_counts.times(state.per_step * n_steps + state.n_tests)
 
 
 def _first_step(problem: MisspecifiedVI, G: PrimalDualOperator, z: Pair, G_z: Pair) -> Array:

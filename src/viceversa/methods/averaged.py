@@ -53,6 +53,13 @@ class Averaged(Method):
         self.over = one_of("Averaged: over", over, ("all", "recent"))
         self.learner, self.learning_rate = method.learner, method.learning_rate
 
+    @property
+    def stochastic(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.method.stochastic
+
+    def check(self, problem: MisspecifiedVI) -> None:
+        self.method.check(problem)
+
     def init(self, problem: MisspecifiedVI, theta: PyTree, x0: Array, lam0: Array) -> AveragedState:
         nothing = Pair(jnp.zeros_like(x0), jnp.zeros_like(lam0))
         return AveragedState(

@@ -17,17 +17,17 @@ from viceversa.steps import as_steps
 
 
 class OracleCounts(NamedTuple):
-    """How often each oracle is asked: F, f (values), Jfᵀ· (pullbacks), H."""
+    """How often each oracle is asked: F, f (values), Jfᵀ· (pullbacks), H; numbers, or traced inside the loop."""
 
-    F: int = 0
-    f: int = 0
-    pullback: int = 0
-    H: int = 0
+    F: Any = 0
+    f: Any = 0
+    pullback: Any = 0
+    H: Any = 0
 
     def __add__(self, other):  # type: ignore[override]
         return OracleCounts(*(a + b for a, b in zip(self, other, strict=True)))
 
-    def times(self, n: int) -> OracleCounts:
+    def times(self, n: Any) -> OracleCounts:
         """These counts n times over."""
         return OracleCounts(*(n * count for count in self))
 
@@ -75,7 +75,7 @@ class Method(eqx.Module):
     def check(self, problem: MisspecifiedVI) -> None:
         """Refuse, in a sentence, a problem this method is not for; called once by the host before a run."""
 
-    def counts(self, state: Any, n_steps: int) -> OracleCounts:
+    def counts(self, state: Any, n_steps: Any) -> OracleCounts:
         """Oracle calls after `n_steps` steps; a method with a line search reads them off its state."""
         return self.init_counts + self.step_counts.times(n_steps)
 

@@ -81,6 +81,13 @@ class Restarted(Method):
         self.dual_ratio = np.asarray(getattr(method, "dual_ratio", 1.0), dtype=np.float64)
         self.learner, self.learning_rate = method.learner, method.learning_rate
 
+    @property
+    def stochastic(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.method.stochastic
+
+    def check(self, problem: MisspecifiedVI) -> None:
+        self.method.check(problem)
+
     def init(self, problem: MisspecifiedVI, theta: PyTree, x0: Array, lam0: Array) -> RestartedState:
         return RestartedState(
             inner=self.method.init(problem, theta, x0, lam0),
@@ -192,7 +199,7 @@ class Restarted(Method):
 
     def counts(self, state: RestartedState, n_steps: int) -> OracleCounts:
         checked = OracleCounts(F=1, f=1, pullback=1).times(state.per_check * (n_steps // self.every))
-        begun = self.method.init_counts.times(int(state.n_restarts))
+        begun = self.method.init_counts.times(state.n_restarts)
         return self.method.counts(state.inner, n_steps) + begun + checked
 
 

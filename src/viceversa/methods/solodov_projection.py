@@ -104,4 +104,4 @@ class SolodovProjection(Method):
         return state.z.x, jnp.ones(())
 
     def counts(self, state: SolodovState, n_steps: int) -> OracleCounts:
-        return self.step_counts.times(n_steps + int(state.n_tests))
+        return self.step_counts.times(n_steps + state.n_tests)
