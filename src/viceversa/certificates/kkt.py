@@ -79,7 +79,7 @@ def certify(
         start = jnp.asarray(np.zeros(problem.shape) if x0 is None else problem.check_x("x0", x0))
         start = problem.set.project(start) if x0 is None else start
         theta_start = theta if theta0 is None else problem.check_theta("theta0", theta0)
-        run = _evaluate if problem.runs_on_host else _evaluate_compiled
+        run = evaluate if problem.runs_on_host else evaluate_compiled
         found, values, units = jax.tree.map(
             np.asarray, run(problem, x, multiplier, theta, start, theta_start)
         )
@@ -105,7 +105,7 @@ def build_certificate(
     )
 
 
-def _evaluate(
+def evaluate(
     problem: MisspecifiedVI, x: Array, lam: Array, theta: PyTree, x0: Array, theta0: PyTree
 ) -> tuple[Residuals, Array, Array]:
     x, lam, x0 = jnp.asarray(x), jnp.asarray(lam), jnp.asarray(x0)
@@ -122,4 +122,4 @@ def _evaluate(
     return residuals(problem, x, lam, theta, scales), problem.at(theta).f(x), units
 
 
-_evaluate_compiled = eqx.filter_jit(_evaluate)
+evaluate_compiled = eqx.filter_jit(evaluate)

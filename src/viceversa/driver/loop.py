@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Int, PyTree
+from jaxtyping import Array, Float, Int, PyTree
 
+from viceversa.certificates.kkt import evaluate
 from viceversa.certificates.residuals import Scales, start_scales
+from viceversa.driver.compiled import Compiled
 from viceversa.driver.recording import Row, Truth, measure
 from viceversa.methods.base import Info
 from viceversa.numerics import all_finite, while_loop
 from viceversa.problem import MisspecifiedVI
-from viceversa.schemes.base import Scheme
+from viceversa.schemes.base import Point, Scheme
 
 RUNNING, REACHED, NONFINITE, DIVERGED, STALLED = 0, 1, 2, 3, 4
 _DIVERGED = 1e12  # an unbounded iterate this many times larger than where it started
@@ -70,7 +72,8 @@ def look(
 ) -> tuple[Progress, Row]:
     """Metrics of the current point, and whether they say stop."""
     point = scheme.output(progress.scheme)
-    row, found = measure(problem, point, progress.info, scales, truth, keep_points)
+    counts = scheme.counts(problem, progress.scheme, progress.k)
+    row, found = measure(problem, point, progress.info, counts, scales, truth, keep_points)
     reached = (found.worst() <= tol) & (tol > 0)
     finite = all_finite((point, found))
     size = jnp.max(jnp.abs(point.x), initial=0.0)
@@ -83,7 +86,6 @@ def look(
     return eqx.tree_at(lambda now: now.verdict, progress, verdict), row
 
 
-@eqx.filter_jit
 def run_fused(
     problem: MisspecifiedVI,
     scheme: Scheme,
@@ -124,6 +126,52 @@ def run_fused(
     return now, rows, ks, jnp.minimum(n, n_rows)
 
 
+class Outcome(NamedTuple):
+    """What a compiled stretch of a run leaves behind; `summary` holds the scalars the host needs, in one array."""
+
+    progress: Progress
+    scales: Scales
+    x0: Array
+    theta0: PyTree
+    rows: Row
+    ks: Int[Array, " R"]
+    point: Point
+    constraint_values: Array
+    constraint_units: Array
+    summary: Float[Array, " 10"]
+
+
+def begin(problem: MisspecifiedVI, scheme: Scheme, given: PyTree, seed, grid, tol, truth, keep_points: bool) -> Outcome:
+    """A whole run: starts projected, the loop, and the residuals that the certificate is made of."""
+    x0, theta0, lam0 = jax.tree.map(jnp.asarray, given)
+    x0, theta0 = problem.set.project(x0), problem.learning.set.project(theta0)
+    progress, scales = start(problem, scheme, x0, theta0, lam0, jax.random.key(seed))
+    return go_on(problem, scheme, progress, scales, x0, theta0, grid, tol, truth, keep_points)
+
+
+def go_on(
+    problem: MisspecifiedVI,
+    scheme: Scheme,
+    progress: Progress,
+    scales: Scales,
+    x0: Array,
+    theta0: PyTree,
+    grid,
+    tol,
+    truth: Truth | None,
+    keep_points: bool,
+) -> Outcome:
+    """The rest of a run, from where it stands."""
+    progress, rows, ks, n = run_fused(problem, scheme, progress, scales, grid, tol, truth, keep_points)
+    point = scheme.output(progress.scheme)
+    found, values, units = evaluate(problem, point.x, point.lam, point.theta, x0, theta0)
+    summary = [progress.verdict, progress.k, n, found.kkt, found.infeasibility, found.learning_error, *found.relative]
+    summary = jnp.stack([jnp.asarray(number, jnp.float64) for number in summary])
+    return Outcome(progress, scales, x0, theta0, rows, ks, point, values, units, summary)
+
+
+begin_compiled = Compiled(begin)
+go_on_compiled = Compiled(go_on)
 start_compiled = eqx.filter_jit(start)
 advance_compiled = eqx.filter_jit(advance)
 look_compiled = eqx.filter_jit(look)

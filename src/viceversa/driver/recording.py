@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PyTree
@@ -68,12 +70,19 @@ class Row(NamedTuple):
     learning_error: Array
     step_size: Array
     penalty: Array
+    counts: OracleCounts
     truth: dict[str, Array]
     points: Point | None
 
 
 def measure(
-    problem: MisspecifiedVI, point: Point, info: Info, scales: Scales, truth: Truth | None, keep_points: bool
+    problem: MisspecifiedVI,
+    point: Point,
+    info: Info,
+    counts: OracleCounts,
+    scales: Scales,
+    truth: Truth | None,
+    keep_points: bool,
 ) -> tuple[Row, Residuals]:
     """The traced metrics of one recorded iteration."""
     found = residuals(problem, point.x, point.lam, point.theta, scales)
@@ -86,6 +95,7 @@ def measure(
         learning_error=found.learning_error,
         step_size=info.step_size,
         penalty=info.penalty,
+        counts=jax.tree.map(jnp.asarray, counts),
         truth={} if truth is None else _against_truth(problem, point, truth),
         points=point if keep_points else None,
     )
@@ -105,23 +115,64 @@ def _against_truth(problem: MisspecifiedVI, point: Point, truth: Truth) -> dict[
     return errors
 
 
-@dataclass(frozen=True)
 class Trace:
-    """Metrics over recorded iterations, as NumPy arrays under their names; times and oracle counts with them."""
+    """Metrics over recorded iterations, as NumPy arrays under their names; times and oracle counts with them.
 
-    k: np.ndarray
-    columns: dict[str, np.ndarray]
-    counts: list[OracleCounts]
-    points: Point | None = field(default=None, repr=False)
+    Built from the recorded rows when it is first looked at.
+    """
+
+    def __init__(self, pieces: list[Recorded]):
+        self._pieces = pieces
+
+    @cached_property
+    def _rows(self) -> list[tuple[int, float, Row]]:
+        """(iteration, seconds, row) in order, each iteration once."""
+        kept: list[tuple[int, float, Row]] = []
+        for piece in self._pieces:
+            rows = jax.tree.map(np.asarray, piece.rows)
+            for n, k in enumerate(np.asarray(piece.ks)[: int(piece.n)]):
+                if kept and k <= kept[-1][0]:
+                    continue  # a row seen before the run went on with a tighter test
+                row = jax.tree.map(lambda column, n=n: column[n], rows)
+                kept.append((int(k), piece.seconds_at(int(k)), row))
+        return kept
+
+    @cached_property
+    def k(self) -> np.ndarray:
+        """The recorded iterations."""
+        return np.array([k for k, _, _ in self._rows], dtype=np.int64)
+
+    @cached_property
+    def columns(self) -> dict[str, np.ndarray]:
+        """Metrics by name; `time` in seconds (spread evenly over the iterations of a run without host visits)."""
+        scalars = [scalars_of(row) for _, _, row in self._rows]
+        columns = {name: np.array([s[name] for s in scalars]) for name in (scalars[0] if scalars else {})}
+        return {**columns, "time": np.array([seconds for _, seconds, _ in self._rows])}
+
+    @cached_property
+    def counts(self) -> list[OracleCounts]:
+        """Oracle calls up to each recorded iteration."""
+        return [OracleCounts(*(int(count) for count in row.counts)) for _, _, row in self._rows]
+
+    @cached_property
+    def points(self) -> Point | None:
+        """x, λ, θ and the average of every row, where `Record(points=True)` kept them."""
+        if not self._rows or self._rows[0][2].points is None:
+            return None
+        return jax.tree.map(lambda *leaves: np.stack(leaves), *(row.points for _, _, row in self._rows))
 
     def __getattr__(self, name: str) -> np.ndarray:
-        columns = self.__dict__.get("columns", {})
-        if name in columns:
-            return columns[name]
-        raise AttributeError(f"the trace has no column {name!r}; it has k, {', '.join(columns)}.")
+        if name.startswith("_"):
+            raise AttributeError(name)
+        if name in self.columns:
+            return self.columns[name]
+        raise AttributeError(f"the trace has no column {name!r}; it has k, {', '.join(self.columns)}.")
 
     def __len__(self) -> int:
         return len(self.k)
+
+    def __repr__(self) -> str:
+        return f"Trace({len(self)} rows: k, {', '.join(self.columns)})"
 
     def to_frame(self):
         """The trace as a pandas DataFrame, one row per recorded iteration."""
@@ -131,3 +182,24 @@ class Trace:
             raise MissingExtra("Trace.to_frame", "pandas", "tables") from None
         counts = {f"n_{name}": [getattr(c, name) for c in self.counts] for name in OracleCounts._fields}
         return pd.DataFrame({"k": self.k, **self.columns, **counts})
+
+
+class Recorded(NamedTuple):
+    """Rows of one stretch of a run: columns of length R of which the first `n` count, and the time it took."""
+
+    rows: Row
+    ks: Any
+    n: Any
+    begun: tuple[int, float]
+    ended: tuple[int, float]
+
+    def seconds_at(self, k: int) -> float:
+        """The time at iteration k, spread evenly between the two moments the clock was read."""
+        (k0, t0), (k1, t1) = self.begun, self.ended
+        return t1 if k1 <= k0 else t0 + (t1 - t0) * (k - k0) / (k1 - k0)
+
+
+def scalars_of(row: Row) -> dict[str, float]:
+    """The numbers of a row by name."""
+    values = {name: value for name, value in row._asdict().items() if name not in ("truth", "points", "counts")}
+    return {name: float(value) for name, value in {**values, **row.truth}.items()}

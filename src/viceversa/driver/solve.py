@@ -6,32 +6,21 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PyTree
 
 from viceversa import precision
-from viceversa.certificates.infeasibility import InfeasibilityProof, prove_infeasible
-from viceversa.certificates.kkt import Certificate, certify
 from viceversa.driver import loop
-from viceversa.driver.recording import Record, Row, Trace, Truth
+from viceversa.driver.recording import Record, Truth
+from viceversa.driver.run import Run
 from viceversa.driver.solution import Solution
-from viceversa.driver.status import Status
 from viceversa.errors import InputError, SolveError
 from viceversa.problem import MisspecifiedVI
-from viceversa.schemes.base import Point, Scheme, as_scheme
+from viceversa.schemes.base import Point, as_scheme
 from viceversa.schemes.semismooth_newton import SemismoothNewton
 
 MAX_ITER = 100_000
-_N_TIGHTENINGS = 3  # how often the loop goes on after its own cheap test passed but the certificate did not
-
-_SUSPICIOUS = (
-    1e-6  # relative violation above which a scheme that gives up may be facing an empty feasible set
-)
-
-_STOPPED = {loop.NONFINITE: Status.nonfinite, loop.DIVERGED: Status.diverged}
 
 
 def solve(
@@ -69,12 +58,11 @@ def solve(
     tol, max_iter = _check_limits(tol, max_iter, time_limit)
     record = Record() if record is None else record
     starts = _starts(problem, x0, theta0, multiplier0, init)
+    truth = _truth(problem, record)
     chunked = problem.runs_on_host or callback is not None or time_limit is not None or verbose > 0
-    began = clock()
     with precision.double():
-        run = _Run(problem, scheme, starts, record, tol, max_iter, seed, clock)
-        status, certificate = run.chunked(callback, time_limit, verbose) if chunked else run.fused()
-        solution = run.solution(status, certificate, clock() - began)
+        run = Run(problem, scheme, starts, record, truth, tol, max_iter, seed, clock)
+        solution = run.chunked(callback, time_limit, verbose) if chunked else run.fused()
     if throw and not solution.success:
         raise SolveError(f"{solution.status}: {solution.message}")
     return solution
@@ -103,6 +91,7 @@ def iterate(
     scheme.check(problem)
     x0, theta0, lam0 = _starts(problem, x0, theta0, multiplier0, init)
     with precision.double():
+        x0, theta0 = problem.set.project(x0), problem.learning.set.project(theta0)
         begin = loop.start if problem.runs_on_host else loop.start_compiled
         progress, _ = begin(problem, scheme, x0, theta0, lam0, jax.random.key(seed))
         state = progress.scheme
@@ -113,203 +102,6 @@ def iterate(
         with precision.double():
             step = scheme.step if problem.runs_on_host else None
             state, _ = step(problem, state) if step else loop.step_compiled(problem, scheme, state)
-
-
-class _Run:
-    """One solve: its inputs, where it stands, and the rows it has recorded."""
-
-    def __init__(self, problem, scheme: Scheme, starts, record: Record, tol, max_iter, seed, clock):
-        self.problem, self.scheme, self.record, self.clock = problem, scheme, record, clock
-        self.tol, self.max_iter = np.float64(tol), max_iter
-        self.x0, self.theta0, self.lam0 = starts
-        self.truth = _truth(problem, record)
-        begin = loop.start if problem.runs_on_host else loop.start_compiled
-        self.progress, self.scales = begin(
-            problem, scheme, self.x0, self.theta0, self.lam0, jax.random.key(seed)
-        )
-        self.infeasibility: InfeasibilityProof | None = None
-        self.rows: list[Row] = []
-        self.ks: list[int] = []
-        self.times: list[float] = []
-        self.counts: list[Any] = []
-
-    # -- the two ways to go round --------------------------------------------------------------
-    def fused(self) -> tuple[Status, Certificate]:
-        """One compiled program; it goes on with a tighter test while the certificate disagrees with its own."""
-        grid, tol = self.record.grid(self.max_iter), self.tol
-        began, n_tightenings = self.clock(), 0
-        while True:
-            progress, rows, ks, n = loop.run_fused(
-                self.problem,
-                self.scheme,
-                self.progress,
-                self.scales,
-                grid,
-                tol,
-                self.truth,
-                self.record.points,
-            )
-            self.progress = jax.block_until_ready(progress)
-            self._keep(rows, np.asarray(ks)[: int(n)], self.clock() - began)
-            certificate = self.certificate()
-            if int(progress.verdict) == loop.STALLED:
-                status = self.help(certificate)
-                if status is not None:
-                    return status, certificate
-                continue
-            disagree = int(progress.verdict) == loop.REACHED and not certificate.holds
-            if not disagree or n_tightenings == _N_TIGHTENINGS:
-                return self.status(certificate), certificate
-            tol, n_tightenings = tol / 10.0, n_tightenings + 1
-
-    def chunked(self, callback, time_limit, verbose) -> tuple[Status, Certificate]:
-        """The same segments one at a time, visiting the host (callback, clock, printing) after each."""
-        on_host = self.problem.runs_on_host
-        advance, look = (loop.advance, loop.look) if on_host else (loop.advance_compiled, loop.look_compiled)
-        tol, spent, forced, n_tightenings = self.tol, 0.0, None, 0
-        report = _Report(verbose)
-        grid, k, first = self.record.grid(self.max_iter), 0, True
-        while first or k < self.max_iter:
-            until = 0 if first else grid[np.searchsorted(grid, k, side="right")]
-            began, first = self.clock(), False
-            self.progress = jax.block_until_ready(
-                advance(self.problem, self.scheme, self.progress, np.int64(until))
-            )
-            k = int(self.progress.k)
-            spent += self.clock() - began
-            self.progress, row = look(
-                self.problem, self.scheme, self.progress, self.scales, tol, self.truth, self.record.points
-            )
-            self._keep_one(row, k, spent)
-            seen = self._seen(row, k, spent)
-            report.row(seen)
-            if callback is not None and callback(seen):
-                forced = Status.interrupted
-            elif time_limit is not None and spent >= time_limit:
-                forced = Status.time_limit
-            if int(self.progress.verdict) == loop.STALLED and not forced:
-                forced = self.help(self.certificate())
-            if int(self.progress.verdict) == loop.REACHED and n_tightenings < _N_TIGHTENINGS and not forced:
-                if self.certificate().holds:
-                    break
-                tol, n_tightenings = tol / 10.0, n_tightenings + 1
-            elif forced or int(self.progress.verdict) != loop.RUNNING:
-                break
-        certificate = self.certificate()
-        solved = certificate.holds and self.tol > 0
-        return (self.status(certificate) if solved or forced is None else forced), certificate
-
-    def help(self, certificate: Certificate) -> Status | None:
-        """What the host does for a scheme that gives up: look for a proof of infeasibility, else rescue it."""
-        point = self.scheme.output(self.progress.scheme)
-        if certificate.relative["feasibility"] > _SUSPICIOUS:
-            self.infeasibility = prove_infeasible(self.problem, point.x, point.lam, point.theta)
-            if self.infeasibility is not None:
-                return Status.infeasible if self.infeasibility.proved else Status.infeasible_suspected
-        state = self.scheme.rescued(self.problem, self.progress.scheme)
-        self.progress = eqx.tree_at(
-            lambda now: (now.scheme, now.verdict), self.progress, (state, jnp.asarray(loop.RUNNING))
-        )
-        return None
-
-    # -- what comes of it ----------------------------------------------------------------------
-    def certificate(self) -> Certificate:
-        point = self.scheme.output(self.progress.scheme)
-        if not all(np.isfinite(np.asarray(leaf)).all() for leaf in jax.tree.leaves(point)):
-            return _no_certificate(self.problem, float(self.tol))
-        return certify(
-            self.problem, point.x, point.lam, point.theta, x0=self.x0, theta0=self.theta0, tol=float(self.tol)
-        )
-
-    def status(self, certificate: Certificate) -> Status:
-        if certificate.holds and self.tol > 0:
-            estimated = certificate.learning_provenance == "estimated"
-            return Status.solved_estimated_learning if estimated else Status.solved
-        return _STOPPED.get(int(self.progress.verdict), Status.max_iterations)
-
-    def solution(self, status: Status, certificate: Certificate, seconds: float) -> Solution:
-        point = jax.tree.map(np.asarray, self.scheme.output(self.progress.scheme))
-        n_steps = int(self.progress.k)
-        return Solution(
-            x=point.x,
-            theta=point.theta,
-            multiplier=point.lam,
-            x_average=point.x_average,
-            status=status,
-            certificate=certificate,
-            trace=self._trace(),
-            nit=n_steps,
-            counts=self.scheme.counts(self.problem, self.progress.scheme, n_steps),
-            time=seconds,
-            state=self.progress.scheme,
-            infeasibility=self.infeasibility,
-        )
-
-    def _keep(self, rows: Row, ks: np.ndarray, seconds: float) -> None:
-        """Rows of a fused run; its clock is read once, so times are spread evenly over the iterations."""
-        host = jax.tree.map(np.asarray, rows)
-        last = max(int(ks[-1]), 1)
-        for n, k in enumerate(ks):
-            if self.ks and k <= self.ks[-1]:
-                continue  # the padded end of the default grid, or a row seen before a tightening
-            row = jax.tree.map(lambda column, n=n: column[n], host)
-            self._keep_one(row, int(k), seconds * float(k) / last)
-
-    def _keep_one(self, row: Row, k: int, seconds: float) -> None:
-        self.rows.append(jax.tree.map(np.asarray, row))
-        self.ks.append(k)
-        self.times.append(seconds)
-        self.counts.append(self.scheme.counts(self.problem, self.progress.scheme, k))
-
-    def _seen(self, row: Row, k: int, seconds: float) -> dict[str, Any]:
-        point = jax.tree.map(np.asarray, self.scheme.output(self.progress.scheme))
-        return {"k": k, "time": seconds, **point._asdict(), **_scalars(row)}
-
-    def _trace(self) -> Trace:
-        scalars = [_scalars(row) for row in self.rows]
-        columns = {name: np.array([s[name] for s in scalars]) for name in (scalars[0] if scalars else {})}
-        points = None
-        if self.record.points and self.rows:
-            points = jax.tree.map(lambda *leaves: np.stack(leaves), *(row.points for row in self.rows))
-        columns["time"] = np.array(self.times)
-        return Trace(k=np.array(self.ks), columns=columns, counts=self.counts, points=points)
-
-
-class _Report:
-    """The verbose table: one line per recorded iteration."""
-
-    _COLUMNS = (
-        "k",
-        "relative",
-        "residual",
-        "infeasibility",
-        "learning_error",
-        "step_size",
-        "penalty",
-        "time",
-    )
-
-    def __init__(self, verbose: int):
-        self.verbose = verbose
-        if verbose > 0:
-            self._write("".join(f"{name:>15}" for name in self._COLUMNS))
-
-    def row(self, seen: dict[str, Any]) -> None:
-        if self.verbose > 0:
-            self._write(
-                f"{seen['k']:>15d}" + "".join(f"{float(seen[name]):>15.3e}" for name in self._COLUMNS[1:])
-            )
-
-    @staticmethod
-    def _write(line: str) -> None:
-        import sys
-
-        sys.stdout.write(line + "\n")
-
-
-def _scalars(row: Row) -> dict[str, float]:
-    values = {name: value for name, value in row._asdict().items() if name not in ("truth", "points")}
-    return {name: float(value) for name, value in {**values, **row.truth}.items()}
 
 
 def _truth(problem: MisspecifiedVI, record: Record) -> Truth | None:
@@ -331,12 +123,7 @@ def _starts(
     x = np.zeros(problem.shape) if x0 is None else problem.check_x("x0", x0)
     theta = problem.learning.set.zeros() if theta0 is None else problem.check_theta("theta0", theta0)
     multiplier = np.zeros(problem.n_constraints) if multiplier0 is None else multiplier0
-    with precision.double():
-        return (
-            np.asarray(problem.set.project(x)),
-            jax.tree.map(np.asarray, problem.learning.set.project(theta)),
-            problem.check_multiplier("multiplier0", multiplier),
-        )
+    return x, theta, problem.check_multiplier("multiplier0", multiplier)
 
 
 def _check_limits(tol, max_iter, time_limit) -> tuple[float, int]:
@@ -347,17 +134,3 @@ def _check_limits(tol, max_iter, time_limit) -> tuple[float, int]:
     if time_limit is not None and not time_limit > 0:
         raise InputError(f"time_limit is {time_limit}; seconds > 0 are needed.")
     return float(tol), int(max_iter)
-
-
-def _no_certificate(problem: MisspecifiedVI, tol: float) -> Certificate:
-    worst = {part: float("inf") for part in ("stationarity", "feasibility", "complementarity", "learning")}
-    return Certificate(
-        kkt_residual=float("inf"),
-        infeasibility=float("inf"),
-        relative=worst,
-        constraint_values=np.full(problem.n_constraints, np.nan),
-        violated=(),
-        learning_error=float("inf"),
-        learning_provenance=problem.learning.provenance,
-        tol=tol,
-    )

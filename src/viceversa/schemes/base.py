@@ -57,7 +57,7 @@ class Scheme(eqx.Module):
         return state
 
     @abstractmethod
-    def counts(self, problem: MisspecifiedVI, state: Any, n_steps: int) -> OracleCounts:
+    def counts(self, problem: MisspecifiedVI, state: Any, n_steps: Any) -> OracleCounts:
         """Oracle calls after `n_steps` steps."""
 
 

@@ -120,10 +120,10 @@ class SemismoothNewton(Scheme):
         return _rescue(self, problem, lifted, eqx.tree_at(lambda s: s.patience, state, endless))
 
     def counts(self, problem: MisspecifiedVI, state: NewtonState, n_steps: int) -> OracleCounts:
-        n_first = min(n_steps, int(state.n_first))
-        tried = 2 * int(state.n_newton)
+        n_first = state.n_first
+        tried = 2 * state.n_newton
         newton = OracleCounts(
-            F=int(state.n_products) + tried, f=int(state.n_products) + tried, pullback=tried
+            F=state.n_products + tried, f=state.n_products + tried, pullback=tried
         )
         return self.first.counts(problem, state.first, n_first) + newton
 

@@ -1,0 +1,89 @@
+"""Compile once for every structure of the arguments; call with little ado."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+_KEPT_BYTES = 1 << 26  # data of problems up to this size stays on the device between calls
+
+
+class Compiled:
+    """A function of trees, compiled with their arrays as arguments and everything else held fixed.
+
+    The first argument (the problem) is immutable, so its flat form is remembered while it lives.
+    """
+
+    def __init__(self, function: Callable):
+        self.function = function
+        self._programs: dict[Any, Callable] = {}
+
+    def __call__(self, *args: Any) -> Any:
+        first, kept = _flat_form(args[0])
+        rest, tree = jax.tree.flatten(args[1:])
+        is_array = tuple(isinstance(leaf, (jax.Array, np.ndarray, np.generic)) for leaf in rest)
+        arrays = [leaf for leaf, use in zip(rest, is_array, strict=True) if use]
+        fixed = tuple(leaf for leaf, use in zip(rest, is_array, strict=True) if not use)
+        key = (kept, tree, is_array, fixed)
+        program = self._programs.get(key)
+        if program is None:
+            program = self._programs[key] = jax.jit(_Unflatten(self.function, kept, tree, is_array, fixed))
+        return program(first, arrays)
+
+
+class _Kept:
+    """How to rebuild the first argument from its arrays; equal when structure and fixed parts are."""
+
+    def __init__(self, tree: Any, is_array: tuple[bool, ...], fixed: tuple):
+        self.tree, self.is_array, self.fixed = tree, is_array, fixed
+        self._key = (tree, is_array, fixed)
+        self._hash = hash(self._key)
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, _Kept) and self._key == other._key)
+
+
+class _Unflatten:
+    """The function on flat arrays."""
+
+    def __init__(self, function: Callable, kept: _Kept, tree: Any, is_array: tuple[bool, ...], fixed: tuple):
+        self.function, self.kept, self.tree, self.is_array, self.fixed = function, kept, tree, is_array, fixed
+        self.__name__ = getattr(function, "__name__", "compiled")
+
+    def __call__(self, first: list, arrays: list) -> Any:
+        problem = _rebuilt(self.kept.tree, self.kept.is_array, self.kept.fixed, first)
+        rest = _rebuilt(self.tree, self.is_array, self.fixed, arrays)
+        return self.function(problem, *rest)
+
+
+def _rebuilt(tree: Any, is_array: tuple[bool, ...], fixed: tuple, arrays: list) -> Any:
+    varying, constant = iter(arrays), iter(fixed)
+    return jax.tree.unflatten(tree, [next(varying) if use else next(constant) for use in is_array])
+
+
+_flat_forms: dict[int, tuple[weakref.ref, list, _Kept]] = {}
+
+
+def _flat_form(value: Any) -> tuple[list, _Kept]:
+    """The arrays of an immutable value and how to rebuild it, remembered until the value is gone."""
+    known = _flat_forms.get(id(value))
+    if known is not None and known[0]() is value:
+        return known[1], known[2]
+    leaves, tree = jax.tree.flatten(value)
+    is_array = tuple(isinstance(leaf, (jax.Array, np.ndarray, np.generic)) for leaf in leaves)
+    arrays = [leaf for leaf, use in zip(leaves, is_array, strict=True) if use]
+    if sum(np.asarray(leaf).nbytes if isinstance(leaf, np.generic) else leaf.nbytes for leaf in arrays) <= _KEPT_BYTES:
+        arrays = [jnp.asarray(leaf) for leaf in arrays]
+    kept = _Kept(tree, is_array, tuple(leaf for leaf, use in zip(leaves, is_array, strict=True) if not use))
+    identity = id(value)
+    reference = weakref.ref(value, lambda _: _flat_forms.pop(identity, None))
+    _flat_forms[identity] = (reference, arrays, kept)
+    return arrays, kept

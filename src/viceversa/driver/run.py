@@ -1,0 +1,198 @@
+"""One run of a scheme: in one compiled program, or segment by segment with visits to the host."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import PyTree
+
+from viceversa.certificates.infeasibility import InfeasibilityProof, prove_infeasible
+from viceversa.certificates.kkt import Certificate, build_certificate, certify
+from viceversa.certificates.residuals import Relative, Residuals
+from viceversa.driver import loop
+from viceversa.driver.recording import Record, Recorded, Row, Trace, Truth, scalars_of
+from viceversa.driver.solution import Solution
+from viceversa.driver.status import Status
+from viceversa.driver.table import ProgressTable
+from viceversa.methods.base import OracleCounts
+from viceversa.problem import MisspecifiedVI
+from viceversa.schemes.base import Point, Scheme
+
+_N_TIGHTENINGS = 3  # how often the loop goes on after its own cheap test passed but the certificate did not
+_SUSPICIOUS = 1e-6  # relative violation above which a scheme that gives up may be facing an empty feasible set
+_STOPPED = {
+    loop.NONFINITE: Status.nonfinite,
+    loop.DIVERGED: Status.diverged,
+    loop.STALLED: Status.stalled,
+}
+
+
+class Run:
+    """The inputs of one solve, where it stands, and what it has recorded."""
+
+    def __init__(
+        self,
+        problem: MisspecifiedVI,
+        scheme: Scheme,
+        starts: tuple[np.ndarray, PyTree, np.ndarray],
+        record: Record,
+        truth: Truth | None,
+        tol: float,
+        max_iter: int,
+        seed: int,
+        clock: Callable[[], float],
+    ):
+        self.problem, self.scheme, self.starts, self.seed = problem, scheme, starts, seed
+        self.record, self.truth, self.clock = record, truth, clock
+        self.tol, self.max_iter = np.float64(tol), max_iter
+        self.infeasibility: InfeasibilityProof | None = None
+        self.pieces: list[Recorded] = []
+        self.progress: Any = None
+        self.point: Point | None = None
+
+    # -- the two ways to go round --------------------------------------------------------------
+    def fused(self) -> Solution:
+        """One compiled program; it goes on with a tighter test while the certificate disagrees with its own."""
+        began = self.clock()
+        grid, tol, keep = self.record.grid(self.max_iter), self.tol, self.record.points
+        outcome = loop.begin_compiled(
+            self.problem, self.scheme, self.starts, np.int64(self.seed), grid, tol, self.truth, keep
+        )
+        n_tightenings, since = 0, (0, 0.0)
+        while True:
+            verdict, k, certificate = self._read(outcome)
+            now = (k, self.clock() - began)
+            n_rows = int(np.asarray(outcome.summary)[2])
+            self.pieces.append(Recorded(outcome.rows, outcome.ks, n_rows, since, now))
+            since = now
+            if verdict == loop.STALLED:
+                forced = self._help(certificate)
+                if forced is not None:
+                    return self._solution(forced, certificate, now[1])
+            elif verdict == loop.REACHED and not certificate.holds and n_tightenings < _N_TIGHTENINGS:
+                tol, n_tightenings = tol / 10.0, n_tightenings + 1
+            else:
+                return self._solution(self._status(verdict, certificate), certificate, now[1])
+            outcome = loop.go_on_compiled(
+                self.problem, self.scheme, self.progress, outcome.scales, outcome.x0, outcome.theta0,
+                grid, tol, self.truth, keep,
+            )  # fmt: skip
+
+    def chunked(self, callback: Callable | None, time_limit: float | None, verbose: int) -> Solution:
+        """The same segments one at a time, visiting the host (callback, clock, printing) after each."""
+        on_host = self.problem.runs_on_host
+        advance, look, start = (
+            (loop.advance, loop.look, loop.start)
+            if on_host
+            else (loop.advance_compiled, loop.look_compiled, loop.start_compiled)
+        )
+        x0, theta0, lam0 = self.starts
+        x0, theta0 = self.problem.set.project(x0), self.problem.learning.set.project(theta0)
+        self.progress, scales = start(self.problem, self.scheme, x0, theta0, lam0, jax.random.key(self.seed))
+        tol, spent, forced, n_tightenings = self.tol, 0.0, None, 0
+        table = ProgressTable(verbose)
+        grid, k, first = self.record.grid(self.max_iter), 0, True
+        while first or k < self.max_iter:
+            until = 0 if first else grid[np.searchsorted(grid, k, side="right")]
+            began, first = self.clock(), False
+            self.progress = jax.block_until_ready(
+                advance(self.problem, self.scheme, self.progress, np.int64(until))
+            )
+            k = int(self.progress.k)
+            spent += self.clock() - began
+            self.progress, row = look(
+                self.problem, self.scheme, self.progress, scales, tol, self.truth, self.record.points
+            )
+            self._keep(row, k, spent)
+            seen = self._seen(row, k, spent)
+            table.row(seen)
+            verdict = int(self.progress.verdict)
+            if callback is not None and callback(seen):
+                forced = Status.interrupted
+            elif time_limit is not None and spent >= time_limit:
+                forced = Status.time_limit
+            elif verdict == loop.STALLED:
+                forced = self._help(self._certify(x0, theta0))
+            if forced or verdict in (loop.NONFINITE, loop.DIVERGED):
+                break
+            if verdict == loop.REACHED:
+                if n_tightenings == _N_TIGHTENINGS or self._certify(x0, theta0).holds:
+                    break
+                tol, n_tightenings = tol / 10.0, n_tightenings + 1
+        certificate = self._certify(x0, theta0)
+        status = self._status(int(self.progress.verdict), certificate)
+        return self._solution(status if status.success or forced is None else forced, certificate, spent)
+
+    # -- what the host decides -----------------------------------------------------------------
+    def _help(self, certificate: Certificate) -> Status | None:
+        """For a scheme that gives up: look for a proof of infeasibility, else rescue it."""
+        point = self.scheme.output(self.progress.scheme)
+        if certificate.relative["feasibility"] > _SUSPICIOUS:
+            self.infeasibility = prove_infeasible(self.problem, point.x, point.lam, point.theta)
+            if self.infeasibility is not None:
+                return Status.infeasible if self.infeasibility.proved else Status.infeasible_suspected
+        state = self.scheme.rescued(self.problem, self.progress.scheme)
+        self.progress = eqx.tree_at(
+            lambda now: (now.scheme, now.verdict), self.progress, (state, jnp.asarray(loop.RUNNING))
+        )
+        return None
+
+    def _status(self, verdict: int, certificate: Certificate) -> Status:
+        if certificate.holds and self.tol > 0:
+            estimated = certificate.learning_provenance == "estimated"
+            return Status.solved_estimated_learning if estimated else Status.solved
+        return _STOPPED.get(verdict, Status.max_iterations)
+
+    # -- what comes of it ----------------------------------------------------------------------
+    def _read(self, outcome: loop.Outcome) -> tuple[int, int, Certificate]:
+        """The verdict, the iteration and the certificate of a compiled stretch."""
+        self.progress, self.point = outcome.progress, outcome.point
+        numbers = np.asarray(outcome.summary)
+        kkt, infeasibility, learning_error = numbers[3:6]
+        found = Residuals(kkt, infeasibility, learning_error, Relative(*numbers[6:10]))
+        values, units = np.asarray(outcome.constraint_values), np.asarray(outcome.constraint_units)
+        certificate = build_certificate(self.problem, found, values, units, float(self.tol))
+        return int(numbers[0]), int(numbers[1]), certificate
+
+    def _certify(self, x0, theta0) -> Certificate:
+        point = self.point = self.scheme.output(self.progress.scheme)
+        if not all(np.isfinite(np.asarray(leaf)).all() for leaf in jax.tree.leaves(point)):
+            worst = Relative(*[np.inf] * len(Relative._fields))
+            found = Residuals(np.inf, np.inf, np.inf, worst)
+            nothing = np.full(self.problem.n_constraints, np.nan)
+            return build_certificate(self.problem, found, nothing, nothing, float(self.tol))
+        return certify(
+            self.problem, point.x, point.lam, point.theta, x0=x0, theta0=theta0, tol=float(self.tol)
+        )
+
+    def _solution(self, status: Status, certificate: Certificate, seconds: float) -> Solution:
+        point = jax.tree.map(np.asarray, self.point)
+        n_steps = int(self.progress.k)
+        counts = self.scheme.counts(self.problem, self.progress.scheme, n_steps)
+        return Solution(
+            x=point.x,
+            theta=point.theta,
+            multiplier=point.lam,
+            x_average=point.x_average,
+            status=status,
+            certificate=certificate,
+            trace=Trace(self.pieces),
+            nit=n_steps,
+            counts=OracleCounts(*(int(count) for count in counts)),
+            time=seconds,
+            state=self.progress.scheme,
+            infeasibility=self.infeasibility,
+        )
+
+    def _keep(self, row: Row, k: int, seconds: float) -> None:
+        rows = jax.tree.map(lambda leaf: np.asarray(leaf)[None], row)
+        self.pieces.append(Recorded(rows, np.array([k]), 1, (k, seconds), (k, seconds)))
+
+    def _seen(self, row: Row, k: int, seconds: float) -> dict[str, Any]:
+        point = jax.tree.map(np.asarray, self.scheme.output(self.progress.scheme))
+        return {"k": k, "time": seconds, **point._asdict(), **scalars_of(row)}
