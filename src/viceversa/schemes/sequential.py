@@ -126,8 +126,8 @@ class Sequential(Scheme):
         return Point(x=x, lam=lam, theta=self.learner.theta(state.learner), x_average=average)
 
     def counts(self, problem: MisspecifiedVI, state: SequentialState, n_steps: int) -> OracleCounts:
-        n_learning = min(n_steps, int(state.n_learning))
+        n_learning = jnp.minimum(n_steps, state.n_learning)
         solved = self.method.counts(state.method, n_steps - n_learning)
         # The method begins twice: at θ_0, to have a state at all, and at the learned θ.
-        begun = self.method.init_counts if n_learning and bool(state.learned) else OracleCounts()
+        begun = self.method.init_counts.times((n_learning > 0) & state.learned)
         return solved + begun + OracleCounts(H=self.learner.step_counts * n_learning)
