@@ -337,29 +337,36 @@ def is_in_enlargement(y: Array, f: Constraints, task: Task) -> Array:
 
 
 def repaired(y: Array, f: Constraints, task: Task, slater: Array) -> Array:
-    """y moved towards a Slater point just far enough to lie in X_ε (y itself if it does, or if nothing helps).
+    """y moved towards a Slater point z just far enough to lie in X_ε (y itself if it does).
 
-    Convexity makes the move s sufficient when (1 − s)1ᵀ[f(y)]₊ + s 1ᵀ[f(z)]₊ ≤ ε, or when it makes every f_j ≤ 0.
+    Convexity makes the share s of the way enough when W(s) = 1ᵀ[(1 − s)f(y) + s f(z)]₊ ≤ ε. W is convex and piecewise
+    linear, so Newton's method from s = 0 finds the least such s from below, piece by piece.
     """
     f_y, f_z = f(y) + task.margin, f(slater) + task.margin
     if f_y.size == 0:
         return y
-    v_y, v_z = total_violation(f_y), total_violation(f_z)
-    by_total = safe_divide(v_y - task.epsilon, v_y - v_z, 1.0)
-    by_each = jnp.max(jnp.where(f_y > 0.0, safe_divide(f_y, f_y - f_z, 1.0), 0.0))
-    share = jnp.where(v_z < task.epsilon, by_total, 1.0)
-    share = jnp.where(jnp.all(f_z < 0.0), jnp.minimum(share, by_each), share)
-    share = jnp.clip(share, 0.0, 1.0)
 
-    def at(s):
-        return y + s * (slater - y)
+    def newton(carry):
+        s, k = carry
+        along = (1.0 - s) * f_y + s * f_z
+        decrease = jnp.sum(jnp.where(along > 0.0, f_y - f_z, 0.0))
+        step = safe_divide(total_violation(along) - task.epsilon, decrease, 1.0)
+        return jnp.where(decrease > 0.0, jnp.minimum(s + step, 1.0), 1.0), k + 1
 
-    def unfinished(s):
-        return (s < 1.0) & ~is_in_enlargement(at(s), f, task)
+    def too_early(carry):
+        s, k = carry
+        return (
+            (total_violation((1.0 - s) * f_y + s * f_z) > task.epsilon) & (s < 1.0) & (k < 2 * f_y.size + 2)
+        )
+
+    share, _ = jax.lax.while_loop(too_early, newton, (jnp.zeros(()), jnp.asarray(0)))
+
+    def outside(s):
+        return (s < 1.0) & ~is_in_enlargement(y + s * (slater - y), f, task)
 
     # Rounding may leave the point a last digit outside: go a little further.
-    share = jax.lax.while_loop(unfinished, lambda s: jnp.minimum(1.0, 2.0 * s + 1e-16), share)
-    return jnp.where(is_in_enlargement(y, f, task), y, at(share))
+    share = jax.lax.while_loop(outside, lambda s: jnp.minimum(1.0, 1.5 * s + 1e-16), share)
+    return y + share * (slater - y)
 
 
 def _no_bounds(start: Guess) -> Bounds:
