@@ -36,6 +36,7 @@ class AdaptiveState(eqx.Module):
     gradient_sq: Float[Array, " J"]
     x_start: Float[Array, "..."]
     moved: Bool[Array, ""]
+    n_first: Int[Array, ""]
     n_tests: Int[Array, ""]
 
 
@@ -68,8 +69,8 @@ class AdaptiveAugmentedLagrangian(Method):
     """
 
     reference: ClassVar[str] = "dey2026misspecified, Alg. 1; malitsky2020forward, Sec. 3"
-    init_counts: ClassVar[OracleCounts] = OracleCounts(F=1, f=1)
-    step_counts: ClassVar[OracleCounts] = OracleCounts(F=1, f=1, pullback=1)
+    init_counts: ClassVar[OracleCounts] = OracleCounts(F=1, f=1)  # and what the state has counted
+    step_counts: ClassVar[OracleCounts] = OracleCounts(F=1, f=1)
 
     weight: np.ndarray
     nu: np.ndarray
@@ -86,7 +87,7 @@ class AdaptiveAugmentedLagrangian(Method):
     def init(self, problem: MisspecifiedVI, theta: PyTree, x0: Array, lam0: Array) -> AdaptiveState:
         F, f, _ = problem.at(theta)
         F_0 = F(x0)
-        gamma, n_tests = self._first_step(problem, theta, x0, F_0)
+        gamma, n_first = self._first_step(problem, theta, x0, F_0)
         gradient_sq = _gradient_norms_sq(problem, f, x0)
         return AdaptiveState(
             k=jnp.asarray(0),
@@ -99,7 +100,8 @@ class AdaptiveAugmentedLagrangian(Method):
             gradient_sq=gradient_sq,
             x_start=x0,
             moved=jnp.asarray(True),
-            n_tests=n_tests,
+            n_first=n_first,
+            n_tests=jnp.asarray(0),
         )
 
     def step(self, problem: MisspecifiedVI, theta: PyTree, state: AdaptiveState, key=None):
@@ -141,6 +143,7 @@ class AdaptiveAugmentedLagrangian(Method):
             gradient_sq=state.gradient_sq,
             x_start=state.x_start,
             moved=_moved(trial.x, state),
+            n_first=state.n_first,
             n_tests=state.n_tests + trial.n_tests,
         )
         return next_state, Info(step_size=trial.gamma, penalty=jnp.max(rho, initial=0.0))
@@ -152,9 +155,10 @@ class AdaptiveAugmentedLagrangian(Method):
         return state.x, state.gamma
 
     def counts(self, state: AdaptiveState, n_steps: int) -> OracleCounts:
-        n_tests = state.n_tests
-        tested = OracleCounts(F=n_tests, f=n_tests, pullback=n_tests)
-        return self.init_counts + self.step_counts.times(n_steps) + tested
+        n_tests = state.n_tests  # each asks for F and f at the trial point and for both sides of (3b)
+        tested = OracleCounts(F=n_tests, f=n_tests, pullback=2 * n_tests)
+        first = OracleCounts(F=state.n_first, pullback=state.lam.shape[0])  # γ_0 and ‖∇f_j(x_0)‖
+        return self.init_counts + first + self.step_counts.times(n_steps) + tested
 
     def _first_step(
         self, problem: MisspecifiedVI, theta: PyTree, x0: Array, F_0: Array
