@@ -9,7 +9,7 @@ from viceversa.driver import Record, Solution, Status, Trace, iterate, solve
 from viceversa.errors import InputError, SolveError, UserFunctionError
 from viceversa.functions import callback_constraints, callback_operator
 from viceversa.lagrangian import Phi, augmented_lagrangian, grad_lambda_Phi, grad_x_Phi, phi
-from viceversa.learners import ExtragradientLearner, ProjectedGradient, StochasticGradient
+from viceversa.learners import ExtragradientLearner, PrimalDualLearner, ProjectedGradient, StochasticGradient
 from viceversa.learning import (
     CoupledLearning,
     CoupledLearningWarning,
@@ -32,6 +32,7 @@ from viceversa.metrics import (
     relaxed_gaps,
 )
 from viceversa.problem import MisspecifiedVI
+from viceversa.saddle import PessimisticSaddlePoint, SaddleLearning, SaddlePoint
 from viceversa.sampling import FiniteSum, IndexedConstraints, NoisyOperator
 from viceversa.schemes import Oracle, Sequential, Simultaneous
 from viceversa.sets import *

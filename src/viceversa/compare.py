@@ -152,7 +152,7 @@ def _run(
         return scheme.counts(problem, progress.scheme, int(progress.k))
 
     def cost() -> float:
-        return counts().F + learning_cost * counts().H
+        return float(counts().F + learning_cost * counts().H)
 
     rows, unit = [], _declared_unit(scheme, learning_cost)
     for target in np.concatenate([[cost()], np.geomspace(max(cost(), 1.0), budget, _N_ROWS)]):
@@ -170,8 +170,8 @@ def _run(
                 "scheme": name,
                 "k": int(progress.k),
                 "evaluations": cost(),
-                "n_F": counts().F,
-                "n_H": counts().H,
+                "n_F": int(counts().F),
+                "n_H": int(counts().H),
                 **{key: float(value) for key, value in values.items()},
             }
         )

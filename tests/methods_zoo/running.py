@@ -61,4 +61,6 @@ def count_oracles(method, n, problem=None):
         state = scheme.init(problem, *starts, jax.random.key(0))
         for _ in range(n):
             state, _ = scheme.step(problem, state)
-    return tuple(calls.values()), scheme.counts(problem, state, n)
+        counted = tuple(calls.values())
+        declared = jax.tree.map(int, scheme.counts(problem, state, n))
+    return counted, declared

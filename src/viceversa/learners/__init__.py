@@ -2,7 +2,8 @@
 
 from viceversa.learners.base import Learner
 from viceversa.learners.extragradient import ExtragradientLearner
+from viceversa.learners.primal_dual import PrimalDualLearner
 from viceversa.learners.projected_gradient import ProjectedGradient
 from viceversa.learners.stochastic_gradient import StochasticGradient
 
-__all__ = ["ExtragradientLearner", "Learner", "ProjectedGradient", "StochasticGradient"]
+__all__ = ["ExtragradientLearner", "Learner", "PrimalDualLearner", "ProjectedGradient", "StochasticGradient"]

@@ -16,6 +16,7 @@ from viceversa.methods.extragradient_lagrangian import ExtragradientLagrangian
 from viceversa.methods.forward_reflected_backward import ForwardReflectedBackward
 from viceversa.methods.golden_ratio import GoldenRatio
 from viceversa.methods.ipalm import IPALM
+from viceversa.methods.learning_aware_primal_dual import LearningAwarePrimalDual
 from viceversa.methods.mirror_prox import MirrorProx
 from viceversa.methods.misspecified_subgradient import MisspecifiedSubgradient
 from viceversa.methods.popov import Popov
@@ -43,6 +44,7 @@ __all__ = [
     "ExtragradientLagrangian",
     "ForwardReflectedBackward",
     "GoldenRatio",
+    "LearningAwarePrimalDual",
     "Method",
     "MirrorProx",
     "MisspecifiedExtragradient",
