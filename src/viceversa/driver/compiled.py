@@ -33,7 +33,7 @@ class Compiled:
         program = self._programs.get(key)
         if program is None:
             program = self._programs[key] = jax.jit(_Unflatten(self.function, kept, tree, is_array, fixed))
-        return program(first, arrays)
+        return program(first, arrays).whole()
 
 
 class _Kept:
@@ -61,7 +61,38 @@ class _Unflatten:
     def __call__(self, first: list, arrays: list) -> Any:
         problem = _rebuilt(self.kept.tree, self.kept.is_array, self.kept.fixed, first)
         rest = _rebuilt(self.tree, self.is_array, self.fixed, arrays)
-        return self.function(problem, *rest)
+        return _Distinct.of(self.function(problem, *rest))
+
+
+@jax.tree_util.register_pytree_node_class
+class _Distinct:
+    """A tree in which the same array stands in several places, holding it once.
+
+    A compiled program writes every output to memory of its own; an array that is x of the point and x of the state
+    would be written twice.
+    """
+
+    def __init__(self, arrays: list, tree: Any, places: tuple[int, ...]):
+        self.arrays, self.tree, self.places = arrays, tree, places
+
+    @classmethod
+    def of(cls, value: Any) -> _Distinct:
+        leaves, tree = jax.tree.flatten(value)
+        first = {id(leaf): n for n, leaf in reversed(list(enumerate(leaves)))}
+        distinct = sorted(first.values())
+        position = {n: at for at, n in enumerate(distinct)}
+        return cls([leaves[n] for n in distinct], tree, tuple(position[first[id(leaf)]] for leaf in leaves))
+
+    def whole(self) -> Any:
+        """The tree itself."""
+        return jax.tree.unflatten(self.tree, [self.arrays[at] for at in self.places])
+
+    def tree_flatten(self):
+        return self.arrays, (self.tree, self.places)
+
+    @classmethod
+    def tree_unflatten(cls, fixed, arrays):
+        return cls(list(arrays), *fixed)
 
 
 def _rebuilt(tree: Any, is_array: tuple[bool, ...], fixed: tuple, arrays: list) -> Any:

@@ -138,7 +138,7 @@ class Outcome(NamedTuple):
     point: Point
     constraint_values: Array
     constraint_units: Array
-    summary: Float[Array, " 10"]
+    summary: Float[Array, " 14"]
 
 
 def begin(problem: MisspecifiedVI, scheme: Scheme, given: PyTree, seed, grid, tol, truth, keep_points: bool) -> Outcome:
@@ -166,6 +166,7 @@ def go_on(
     point = scheme.output(progress.scheme)
     found, values, units = evaluate(problem, point.x, point.lam, point.theta, x0, theta0)
     summary = [progress.verdict, progress.k, n, found.kkt, found.infeasibility, found.learning_error, *found.relative]
+    summary = [*summary, *scheme.counts(problem, progress.scheme, progress.k)]
     summary = jnp.stack([jnp.asarray(number, jnp.float64) for number in summary])
     return Outcome(progress, scales, x0, theta0, rows, ks, point, values, units, summary)
 

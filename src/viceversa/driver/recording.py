@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -51,13 +51,18 @@ class Record:
                 raise InputError(
                     f"Record: n is {self.n}; at least 2 rows (the start and the end) are needed."
                 )
-            steps = np.geomspace(1, max(max_iter, 1), self.n - 1)
-            return np.concatenate([[0], np.minimum(np.round(steps), max_iter)]).astype(np.int64)
+            return _geometric_grid(self.n, max_iter)
         given = as_float64("Record: at", self.at)
         at = np.unique(given.astype(np.int64))
         if at.size == 0 or at[0] < 0 or (given != np.round(given)).any():
             raise InputError(f"Record: at is {self.at}; whole numbers >= 0 (iterations) are needed.")
         return np.unique(np.concatenate([[0], at[at <= max_iter], [max_iter]]))
+
+
+@lru_cache(maxsize=64)
+def _geometric_grid(n: int, max_iter: int) -> np.ndarray:
+    steps = np.geomspace(1, max(max_iter, 1), n - 1)
+    return np.concatenate([[0], np.minimum(np.round(steps), max_iter)]).astype(np.int64)
 
 
 class Row(NamedTuple):

@@ -54,6 +54,7 @@ class Run:
         self.pieces: list[Recorded] = []
         self.progress: Any = None
         self.point: Point | None = None
+        self.counts: OracleCounts | None = None
 
     # -- the two ways to go round --------------------------------------------------------------
     def fused(self) -> Solution:
@@ -155,6 +156,7 @@ class Run:
         numbers = np.asarray(outcome.summary)
         kkt, infeasibility, learning_error = numbers[3:6]
         found = Residuals(kkt, infeasibility, learning_error, Relative(*numbers[6:10]))
+        self.counts = OracleCounts(*(int(count) for count in numbers[10:14]))
         values, units = np.asarray(outcome.constraint_values), np.asarray(outcome.constraint_units)
         certificate = build_certificate(self.problem, found, values, units, float(self.tol))
         return int(numbers[0]), int(numbers[1]), certificate
@@ -173,7 +175,7 @@ class Run:
     def _solution(self, status: Status, certificate: Certificate, seconds: float) -> Solution:
         point = jax.tree.map(np.asarray, self.point)
         n_steps = int(self.progress.k)
-        counts = self.scheme.counts(self.problem, self.progress.scheme, n_steps)
+        counts = self.counts or self.scheme.counts(self.problem, self.progress.scheme, n_steps)
         return Solution(
             x=point.x,
             theta=point.theta,

@@ -21,6 +21,7 @@ from viceversa.schemes.base import Point, as_scheme
 from viceversa.schemes.semismooth_newton import SemismoothNewton
 
 MAX_ITER = 100_000
+_DEFAULT = SemismoothNewton()
 
 
 def solve(
@@ -53,7 +54,7 @@ def solve(
         >>> print(vv.solve(problem).x.round(6), vv.solve(problem).status)
         [2.] solved
     """
-    scheme = as_scheme(SemismoothNewton() if method is None else method)
+    scheme = _DEFAULT if method is None else as_scheme(method)
     scheme.check(problem)
     tol, max_iter = _check_limits(tol, max_iter, time_limit)
     record = Record() if record is None else record
@@ -87,7 +88,7 @@ def iterate(
         >>> [float(point.x[0]) for point in itertools.islice(points, 3)]
         [0.0, 1.0, 1.0]
     """
-    scheme = as_scheme(SemismoothNewton() if method is None else method)
+    scheme = _DEFAULT if method is None else as_scheme(method)
     scheme.check(problem)
     x0, theta0, lam0 = _starts(problem, x0, theta0, multiplier0, init)
     with precision.double():
@@ -122,8 +123,9 @@ def _starts(
         multiplier0 = init.multiplier if multiplier0 is None else multiplier0
     x = np.zeros(problem.shape) if x0 is None else problem.check_x("x0", x0)
     theta = problem.learning.set.zeros() if theta0 is None else problem.check_theta("theta0", theta0)
-    multiplier = np.zeros(problem.n_constraints) if multiplier0 is None else multiplier0
-    return x, theta, problem.check_multiplier("multiplier0", multiplier)
+    if multiplier0 is None:
+        return x, theta, np.zeros(problem.n_constraints)
+    return x, theta, problem.check_multiplier("multiplier0", multiplier0)
 
 
 def _check_limits(tol, max_iter, time_limit) -> tuple[float, int]:
