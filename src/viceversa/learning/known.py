@@ -32,7 +32,10 @@ class Known(Learning):
     is_gradient: bool = eqx.field(static=True)
 
     def __init__(self, theta: PyTree = 0.0):
-        self.theta = jax.tree.map(lambda leaf: as_finite_float64("Known: theta", leaf), theta)
+        # A list is an array written out, here as everywhere; a dict or a tuple keeps its parts apart.
+        self.theta = jax.tree.map(
+            lambda leaf: as_finite_float64("Known: theta", leaf), theta, is_leaf=lambda n: isinstance(n, list)
+        )
         if not jax.tree.leaves(self.theta):
             raise InputError(f"Known: theta is {theta}; a number, an array or a tree of arrays is needed.")
         points = jax.tree.map(lambda leaf: Box(leaf, leaf, shape=leaf.shape), self.theta)
