@@ -1,0 +1,271 @@
+"""What users write for F and f: NumPy style, JAX style, callbacks; and the sentence for everything else."""
+
+from __future__ import annotations
+
+import functools
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scipy.special
+from numpy import zeros
+
+import viceversa as vv
+from viceversa import functions
+from viceversa.errors import PrecisionWarning, UserFunctionError
+
+A = np.array([[2.0, 1.0, 0.0], [-1.0, 2.0, 0.5], [0.0, 0.3, 1.0]])
+X, THETA = np.array([0.7, 1.9, -0.4]), np.array([1.3, 0.2])
+
+
+def traced_value(function, x=X, theta=THETA):
+    """The value of a traced user function at a point other than the one it was traced at."""
+    program = functions.trace("operator", function, np.zeros_like(x), jax.tree.map(np.zeros_like, theta))
+    with vv.precision.double():
+        return np.asarray(program(jnp.asarray(x), jax.tree.map(jnp.asarray, theta)))
+
+
+def fill_zeros(x, theta):
+    out = np.zeros(3)
+    for i in range(3):
+        out[i] = x[i] ** 2 - theta[0]
+    return out
+
+
+def fill_imported_zeros(x, theta):
+    out = zeros(3)
+    out[0], out[1:] = x[0], np.exp(x[1:]) - theta
+    return out
+
+
+def fill_empty(x, theta):
+    out = np.empty(3)
+    out[:] = np.sin(x)
+    out[0] += theta[0]
+    out *= 2.0
+    return out
+
+
+def fill_zeros_like(x, theta):
+    out = np.zeros_like(x)
+    for i, value in enumerate(x):
+        out[i] = value - theta[1]
+    return out
+
+
+def fill_a_copy(x, theta):
+    out = x.copy()
+    out[1:] = x[1:] - theta
+    out[:1] *= 3.0
+    return out
+
+
+def fill_through_a_view(x, theta):
+    out = np.zeros((2, 3))
+    row = out[1]
+    row[:] = x - theta[0]
+    row += 1.0
+    return out[1] + out[0]
+
+
+def fill_by_mask(x, theta):
+    out = 2.0 * x
+    out[x > 1.0] = 5.0
+    return out
+
+
+def called(x, i):
+    part = np.zeros(2)
+    part[0] = x[i]
+    return part.sum()
+
+
+def call_a_function_of_the_module(x, theta):
+    return np.array([called(x, i) - theta[0] for i in range(3)], dtype=float)
+
+
+def closure_over_numpy():
+    import numpy as other_name
+
+    def inner(x, theta):
+        out = other_name.ones(3)
+        out[2] = x[2] * theta[1]
+        return out
+
+    return inner
+
+
+class Firm:
+    def __init__(self, cost):
+        self.cost = cost
+
+    def __call__(self, x, theta):
+        return np.exp(self.cost * x) - theta[0]
+
+    def marginal(self, x, theta):
+        out = np.zeros(3)
+        out[:] = self.cost * x
+        return out
+
+
+NUMPY_STYLE = {
+    "ufunc": lambda x, theta: np.exp(x) - theta[0],
+    "sum over an axis": lambda x, theta: np.sum(A * x, axis=1) - theta[0],
+    "np.array of entries": lambda x, theta: np.array([x[0], np.exp(x[1]), x[2] * theta[1]]),
+    "ufunc of np.array of entries": lambda x, theta: np.exp(np.array([x[0], x[1], x[2]])),
+    "nested np.array": lambda x, theta: np.array([[x[0], x[1], x[2]], [1.0, 2.0, theta[0]]]).sum(axis=0),
+    "concatenate": lambda x, theta: np.concatenate([x[:1] - theta[0], x[1:] * 2.0]),
+    "concatenate a list of entries": lambda x, theta: np.concatenate([[x[0] - 1.0], np.diff(x)]),
+    "stack, hstack, append, r_": lambda x, theta: (
+        np.stack([x[0], x[1], x[2]])
+        + np.hstack([x[0], x[1:]])
+        + np.append(x[:2], theta[0])
+        + np.r_[x[0], x[1:]]
+    ),
+    "norm": lambda x, theta: x * np.linalg.norm(x - 9.0) + np.linalg.norm(np.stack([x, x + 1.0]), axis=0),
+    "matmul and dot": lambda x, theta: (
+        A @ x + np.dot(A, x) + x @ A + A.dot(x) + np.matmul(A, x) + np.einsum("ij,j->i", A, x)
+    ),
+    "inner, outer, vdot": lambda x, theta: (
+        np.outer(x, x).sum(1) + np.inner(x, x) + np.vdot(x, x) + np.subtract.outer(x, x).sum(0)
+    ),
+    "where, maximum, clip": lambda x, theta: (
+        np.where(x > theta[0], 2.0 * x, x) + np.maximum(x, 0.5) + np.clip(x, 0.0, 1.0) + np.minimum(x, 1.0)
+    ),
+    "fancy indexing": lambda x, theta: (
+        x[[2, 1, 0]] + x[np.array([0, 0, 1])] + x[np.array([True, False, True])].sum()
+    ),
+    "iteration": lambda x, theta: np.array([value - theta[0] for value in x]) + sum(x),
+    "methods": lambda x, theta: (
+        x - x.mean() + x.max() + x.sum() + x.reshape(3, 1).T.ravel() + x.clip(0.0, 1.0)
+    ),
+    "linear solves": lambda x, theta: np.linalg.solve(A, x) + np.linalg.inv(A) @ x,
+    "special functions": lambda x, theta: scipy.special.expit(x) * theta[0],
+    "np.full of a parameter": lambda x, theta: np.exp(x) - np.full(3, theta[0]),
+    "np.asarray": lambda x, theta: np.asarray(x, dtype=float) * np.ones(3) - np.ones_like(x),
+    "augmented assignment": lambda x, theta: functools.reduce(lambda a, b: a + b, [x, np.exp(x), theta[0]]),
+    "np.zeros filled": fill_zeros,
+    "zeros imported by name": fill_imported_zeros,
+    "np.empty filled": fill_empty,
+    "zeros_like filled": fill_zeros_like,
+    "a copy changed": fill_a_copy,
+    "through a view": fill_through_a_view,
+    "through a mask": fill_by_mask,
+    "in a function it calls": call_a_function_of_the_module,
+    "numpy under another name": closure_over_numpy(),
+    "an object": Firm(0.4),
+    "a bound method": Firm(0.4).marginal,
+    "a partial": functools.partial(lambda x, theta, c: np.exp(x) - c, c=2.0),
+    "power": lambda x, theta: (
+        (x + 2.0) ** 1.5 - 2.0**x + 1.0 / (3.0 + x) - (-x) + abs(x) + x // 0.3 + x % 0.3
+    ),
+}
+
+
+@pytest.mark.parametrize("function", NUMPY_STYLE.values(), ids=NUMPY_STYLE)
+def test_numpy_style(function):
+    np.testing.assert_allclose(
+        traced_value(function), function(X.copy(), THETA.copy()), rtol=1e-13, atol=1e-14
+    )
+
+
+def test_numpy_style_with_a_tree_of_parameters():
+    function = lambda x, theta: np.exp(x) - theta["a"] + np.sum(np.exp(-theta["b"]))
+    theta = {"a": np.array(1.5), "b": THETA}
+    np.testing.assert_allclose(traced_value(function, theta=theta), function(X, theta), rtol=1e-14)
+
+
+def test_numpy_style_has_derivatives():
+    _, pull = functions.vjp(functions.trace("f", fill_zeros, X, THETA), jnp.asarray(X), jnp.asarray(THETA))
+    np.testing.assert_allclose(pull(jnp.ones(3)), 2 * X, rtol=1e-6)
+
+
+def if_after_numpy(x, theta):
+    y = np.exp(x)
+    return y if y[0] > 0 else -y
+
+
+def fails_after_filling(x, theta):
+    out = np.zeros(3)
+    out[0] = x[0]
+    raise RuntimeError("no such firm")
+
+
+REFUSED = {
+    "math.exp": (lambda x, theta: x * math.exp(x[0]), "np.exp for math.exp"),
+    "math.exp in NumPy style": (lambda x, theta: np.exp(x) * math.exp(x[0]), "np.exp for math.exp"),
+    "if": (lambda x, theta: x if x[0] > 0 else -x, "Use np.where for `if`"),
+    "if in NumPy style": (if_after_numpy, "if_after_numpy.* Use np.where for `if`"),
+    "float": (lambda x, theta: x * float(theta[0]), "needs a number"),
+    "loop bound": (lambda x, theta: sum(x for _ in range(int(theta[0]))), "needs a number"),
+    "numpy and jax.numpy": (lambda x, theta: np.exp(x) + jnp.exp(x), "mixes numpy and jax.numpy"),
+    "shapes, jax": (lambda x, theta: jnp.exp(x) + jnp.ones(2), r"incompatible shapes.*\(3,\), \(2,\)"),
+    "shapes, numpy": (lambda x, theta: np.exp(x) + np.ones(2), r"incompatible shapes.*\(3,\), \(2,\)"),
+    "a mistake of its own": (fails_after_filling, "fails_after_filling.*RuntimeError: no such firm"),
+    "a missing key": (
+        lambda x, theta: {}["price"],
+        r"<lambda>\(array\[3\], array\[2\]\) raised KeyError: 'price'",
+    ),
+    "too few arguments": (lambda x: x, "takes 1 positional argument"),
+    "traced mask": (lambda x, theta: x[x > 0], "boolean indices must be concrete"),
+}
+
+
+@pytest.mark.parametrize(("function", "words"), REFUSED.values(), ids=REFUSED)
+def test_what_cannot_be_traced_is_reported_as_the_users_function(function, words):
+    with pytest.raises(UserFunctionError, match=words) as caught:
+        functions.trace("operator", function, X, THETA)
+    assert str(caught.value).startswith("operator: your function ")
+    assert str(caught.value).endswith(".")
+    assert ".." not in str(caught.value)
+
+
+def test_not_a_function():
+    with pytest.raises(vv.InputError, match=r"operator is int; a function of \(x, theta\) is needed"):
+        functions.trace("operator", 3, X)
+
+
+def test_python_number_is_a_result():
+    assert traced_value(lambda x, theta: -1.0) == -1.0
+
+
+def test_single_precision_data_warns():
+    single = jnp.ones(3, dtype=jnp.float32)
+    with pytest.warns(
+        PrecisionWarning, match=r"float32 arrays of shape \(3,\), so the answer has about 7 digits"
+    ):
+        functions.trace("operator", lambda x, theta: x - single, X, THETA)
+
+
+def test_captured_arrays_are_arguments_of_the_program():
+    big = np.random.default_rng(0).normal(size=(200, 3))
+    program = functions.trace("operator", lambda x, theta: big.T @ (big @ x), X, THETA)
+    assert sum(array.size for array in program.data) >= big.size
+    assert all(np.size(const) < big.size for const in jaxpr_constants(program))
+
+
+def jaxpr_constants(program):
+    """Literals written into a program's text."""
+    return [v.val for eqn in program.jaxpr.eqns for v in eqn.invars if hasattr(v, "val")]
+
+
+def test_affine_is_proved_or_not_claimed():
+    assert functions.is_affine_in(lambda theta: A @ theta + 1.0, 0, X)
+    assert not functions.is_affine_in(lambda theta: theta**2, 0, X)
+    assert functions.is_affine_in(lambda x, theta: jnp.exp(theta[0]) * x, 0, X, THETA)
+    assert not functions.is_affine_in(lambda x, theta: jnp.exp(theta[0]) * x, 1, X, THETA)
+
+
+def test_callbacks_need_functions():
+    with pytest.raises(vv.InputError, match="callback_operator: fn is int"):
+        vv.callback_operator(3)
+    with pytest.raises(vv.InputError, match="callback_constraints: vjp is None"):
+        vv.callback_constraints(lambda x, theta: x, None)
+
+
+def test_a_callback_inside_a_compiled_program_is_refused():
+    callback = functions.trace("operator", vv.callback_operator(lambda x, theta: x), X, THETA)
+    with pytest.raises(UserFunctionError, match="cannot run inside a compiled program"):
+        jax.jit(callback)(jnp.ones(3), jnp.ones(2))
