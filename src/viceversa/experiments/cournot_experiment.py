@@ -83,7 +83,8 @@ def run_experiment(settings: Settings, report: Report = lambda *_: None) -> pd.D
         where = f"({size[0]}, {size[1]})"
         tuned = {}
         with ThreadPoolExecutor(max_workers=2) as pool:
-            jobs = [pool.submit(_compile, method, size, settings) for method in _literal(size, settings)]
+            jobs = [pool.submit(_compile_gaps, size, settings)]
+            jobs += [pool.submit(_compile, method, size, settings) for method in _literal(size, settings)]
             tunings = {method: pool.submit(_tune, method, size, settings) for method in METHODS}
             for method, tuning in tunings.items():
                 report(f"{where}: compiling and tuning {method}", n_done, n_runs)
@@ -174,6 +175,11 @@ def _compile(method: str, size: tuple[int, int], settings: Settings) -> None:
     """A short run with one multiplier per player, so that no reported run waits for the compiler."""
     instance = draw(size, settings.tuning_seeds[0], settings)
     _solve(instance, paper_steps(method, moduli(instance), "per_player"), settings, settings.n_rows)
+
+
+def _compile_gaps(size: tuple[int, int], settings: Settings) -> None:
+    instance = draw(size, settings.tuning_seeds[0], settings)
+    _gaps(instance, instance.x_true[None], np.zeros(1))
 
 
 def _tune(method: str, size: tuple[int, int], settings: Settings) -> Run:
