@@ -23,24 +23,21 @@ from viceversa.sets import (
 INF = np.inf
 CROSS = np.array(list(itertools.product([-1.0, 1.0], repeat=3)))
 
+# Few different shapes, so that what compiles for one set serves the others.
 MAKERS = {
     "box": lambda: Box([[0.0, -1.0, 2.0], [-INF, 1.0, -3.0]], [[1.0, INF, 2.0], [4.0, 1.5, -1.0]]),
     "box_scalar_point": lambda: Box(0.5, 2.0, shape=()),
-    "nonnegative": lambda: NonNegative((2, 2)),
+    "nonnegative": lambda: NonNegative(3),
     "free": lambda: Free(3),
-    "ball": lambda: Ball([[1.0, -2.0], [0.5, 0.0]], radius=1.5),
-    "simplex": lambda: Simplex(4, total=2.5),
+    "ball": lambda: Ball([1.0, -2.0, 0.5], radius=1.5),
+    "simplex": lambda: Simplex(3, total=2.5),
     "simplex_batched": lambda: Simplex(
-        (3, 4), total=[1.0, 0.0, 7.0], mask=[[True] * 4, [False] * 4, [True, False, True, True]]
+        (3, 3), total=[1.0, 0.0, 7.0], mask=[[True] * 3, [False] * 3, [True, False, True]]
     ),
-    "halfspace": lambda: Halfspace([[1.0, -2.0], [0.0, 3.0]], offset=-1.0),
-    "affine": lambda: Affine(
-        [[1.0, 1.0, 1.0, 0.0], [2.0, 2.0, 2.0, 0.0], [0.0, 0.0, 0.0, 2.0]], [1.0, 2.0, 3.0]
-    ),
-    "polyhedron_bounds": lambda: Polyhedron([[2.0, 0.0], [0.0, -1.0]], [3.0, 1.0]),
-    "polyhedron_row": lambda: Polyhedron(
-        [[1.0, -2.0, 0.0, 1.5]], [-0.5], lower=-1.0, upper=[1.0, 2.0, 3.0, 0.5]
-    ),
+    "halfspace": lambda: Halfspace([[1.0, -2.0, 0.0], [0.0, 3.0, 0.5]], offset=-1.0),
+    "affine": lambda: Affine([[1.0, 1.0, 0.0], [2.0, 2.0, 0.0], [0.0, 0.0, 2.0]], [1.0, 2.0, 3.0]),
+    "polyhedron_bounds": lambda: Polyhedron([[2.0, 0.0, 0.0], [0.0, -1.0, 0.0]], [3.0, 1.0]),
+    "polyhedron_row": lambda: Polyhedron([[1.0, -2.0, 1.5]], [-0.5], lower=-1.0, upper=[1.0, 2.0, 0.5]),
     "polyhedron_equation": lambda: Polyhedron(
         C=[[1.0, 1.0, -2.0]], d=[1.0], lower=[0.0, -INF, -1.0], upper=[2.0, 1.0, INF], shape=(3,)
     ),
@@ -63,14 +60,16 @@ MAKERS = {
         upper=2.0,
         shape=(3, 1),
     ),
-    "product_list": lambda: Product([Box(0.0, 1.0, shape=(2,)), Simplex((2, 2)), Ball([1.0], radius=2.0)]),
-    "intersection_boxes": lambda: Intersection([Box(0.0, 2.0, shape=(2,)), Box(-1.0, [1.0, 3.0])]),
-    "intersection_capped_simplex": lambda: Intersection([Simplex(5), Box(0.0, 0.3, shape=(5,))]),
+    "product_list": lambda: Product(
+        [Ball([1.0, 0.0, 2.0], radius=2.0), Box([[0.0, 0.0, 0.0], [-1.0, -1.0, -1.0]], INF), Simplex(3)]
+    ),
+    "intersection_boxes": lambda: Intersection([Box(0.0, 2.0, shape=(3,)), Box(-1.0, [1.0, 3.0, 1.0])]),
+    "intersection_capped_simplex": lambda: Intersection([Simplex(3), Box(0.0, 0.4, shape=(3,))]),
     "intersection_ball_box": lambda: Intersection(
         [Box(0.0, 1.0, shape=(3,)), Ball([0.2, 0.0, 1.1], radius=0.7)]
     ),
     "intersection_balls_halfspace": lambda: Intersection(
-        [Ball([0.0, 0.0], radius=1.0), Halfspace([0.0, 1.0], offset=0.6), Ball([1.0, 0.0], radius=1.2)]
+        [Ball([0.0, 0.0, 0.0], 1.0), Halfspace([0.0, 1.0, 1.0], offset=0.6), Ball([1.0, 0.0, 0.0], 1.2)]
     ),
     "intersection_ball_affine": lambda: Intersection(
         [Ball([0.0, 0.0, 0.0], 1.0), Affine([[1.0, 1.0, 1.0]], [0.5])]

@@ -114,19 +114,6 @@ def test_width_and_diameter_hold(any_set):
             assert exact == pytest.approx(width[index], abs=1e-9)
 
 
-@eqx.filter_jit
-def project_all(convex_set, xs):
-    return jax.vmap(lambda x: convex_set.project(x))(xs)
-
-
-def test_compiled_and_batched_answers_are_the_same(any_set):
-    xs = np.stack(points(any_set, 3))
-    with precision.double():
-        batch = project_all(any_set, jnp.asarray(xs))
-    for one, x in zip(batch, xs, strict=True):
-        np.testing.assert_allclose(one, any_set.project(x), atol=1e-12 * scale(x))
-
-
 def test_everything_traced_can_be_traced(any_set):
     # The set itself is an argument here, so that no method may look at its numbers.
     def traced(convex_set, x, key):

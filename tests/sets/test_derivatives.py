@@ -15,21 +15,30 @@ from viceversa.sets import Affine, Ball, Box, Halfspace, Intersection, NonNegati
 
 
 @eqx.filter_jit
+@eqx.filter_vmap(in_axes=(None, 0))
 def _both_modes(convex_set, x):
-    """The matrix of the derivative by its columns (forward mode) and by its rows (reverse mode)."""
-    _, pushforward = jax.linearize(lambda v: convex_set.project(v), x)
+    """The projection and the matrix of its derivative by columns (forward mode) and by rows (reverse mode)."""
+    y, pushforward = jax.linearize(lambda v: convex_set.project(v), x)
     pullback = jax.linear_transpose(pushforward, x)
     units = jnp.eye(x.size).reshape(x.size, *x.shape)
     columns = jax.vmap(pushforward)(units).reshape(x.size, x.size).T
-    return columns, jax.vmap(lambda u: pullback(u)[0])(units).reshape(x.size, x.size)
+    return y, columns, jax.vmap(lambda u: pullback(u)[0])(units).reshape(x.size, x.size)
+
+
+def jacobians(convex_set, points):
+    """The matrices of the derivative at three points, compiled and batched, the same in both modes."""
+    with precision.double():
+        ys, forward, reverse = (
+            np.asarray(out) for out in _both_modes(convex_set, jnp.asarray(np.stack(points)))
+        )
+    np.testing.assert_allclose(forward, reverse, atol=1e-13)
+    for x, y in zip(points, ys, strict=True):
+        np.testing.assert_allclose(y, convex_set.project(x), atol=1e-12 * (1 + np.linalg.norm(x)))
+    return forward
 
 
 def jacobian(convex_set, x):
-    """The matrix of the derivative, the same in both modes."""
-    with precision.double():
-        forward, reverse = _both_modes(convex_set, jnp.asarray(x))
-    np.testing.assert_allclose(forward, reverse, atol=1e-13)
-    return np.asarray(forward)
+    return jacobians(convex_set, [x, x, x])[0]
 
 
 def differences(convex_set, x, step=1e-6):
@@ -45,26 +54,30 @@ def differences(convex_set, x, step=1e-6):
 
 def generic_points(convex_set):
     random = np.random.default_rng(11)
-    for size in (0.3, 3.0, 30.0):
-        yield convex_set.interior_point() + size * random.standard_normal(convex_set.shape)
+    steps = random.standard_normal((3, *convex_set.shape))
+    return [
+        convex_set.interior_point() + size * step for size, step in zip((0.3, 3.0, 30.0), steps, strict=True)
+    ]
+
+
+def points_on_the_set(convex_set):
+    middle = convex_set.interior_point()
+    return [middle, convex_set.project(middle + 5.0), convex_set.project(middle - 50.0)]
 
 
 def test_matches_finite_differences(any_set):
-    for x in generic_points(any_set):
-        np.testing.assert_allclose(jacobian(any_set, x), differences(any_set, x), atol=1e-7)
+    points = generic_points(any_set)
+    for x, J in zip(points, jacobians(any_set, points), strict=True):
+        np.testing.assert_allclose(J, differences(any_set, x), atol=1e-7)
 
 
 def test_is_a_symmetric_contraction(any_set):
-    for x in [
-        *generic_points(any_set),
-        any_set.interior_point(),
-        any_set.project(any_set.interior_point() + 5.0),
-    ]:
-        J = jacobian(any_set, x)
-        np.testing.assert_allclose(J, J.T, atol=1e-12)
-        spectrum = np.linalg.eigvalsh(J)
-        assert spectrum.min() >= -1e-12
-        assert spectrum.max() <= 1 + 1e-12
+    for points in (generic_points(any_set), points_on_the_set(any_set)):
+        for J in jacobians(any_set, points):
+            np.testing.assert_allclose(J, J.T, atol=1e-12)
+            spectrum = np.linalg.eigvalsh(J)
+            assert spectrum.min() >= -1e-12
+            assert spectrum.max() <= 1 + 1e-12
 
 
 CORNERS = np.array(list(itertools.product([-1.0, 1.0], repeat=3)))
