@@ -5,10 +5,23 @@ from __future__ import annotations
 import jax
 import numpy as np
 
+_ALIGNMENT = 64  # bytes; XLA's minimum for arrays it does not own
+
 
 def double():
     """A context in which JAX computes in float64; outside it nothing has changed."""
     return jax.enable_x64(True)
+
+
+def float64_copy(value) -> np.ndarray:
+    """A float64 copy that starts where JAX can read it in place; any other array is copied again at every solve."""
+    array = np.asarray(value)
+    n_bytes = 8 * array.size
+    memory = np.empty(n_bytes + _ALIGNMENT, dtype=np.uint8)
+    start = -memory.ctypes.data % _ALIGNMENT
+    copy = memory[start : start + n_bytes].view(np.float64).reshape(array.shape)
+    copy[...] = array
+    return copy
 
 
 def as_float64(name: str, value) -> np.ndarray:
@@ -21,7 +34,7 @@ def as_float64(name: str, value) -> np.ndarray:
             raise TypeError
         if np.issubdtype(array.dtype, np.complexfloating):
             raise InputError(f"{name} is complex; real numbers are needed.")
-        array = np.array(array, dtype=np.float64)
+        array = float64_copy(array)
     except (TypeError, ValueError) as error:
         if isinstance(error, InputError):
             raise

@@ -72,7 +72,7 @@ def market_shape(
 
 def per_entry(array: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
     """An array of one number, (n_firms,) or (n_firms, n_products) in the shape of x."""
-    return np.broadcast_to(array[:, None] if array.ndim == 1 else array, shape).copy()
+    return precision.float64_copy(np.broadcast_to(array[:, None] if array.ndim == 1 else array, shape))
 
 
 def quadratic_costs(r: np.ndarray, g: np.ndarray, shape: tuple[int, int]) -> QuadraticCosts:
