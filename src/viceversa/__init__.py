@@ -2,6 +2,7 @@
 
 from viceversa import gallery, lagrangian, steps
 from viceversa.bounds import Bounds, RuntimeCertificate, bounds, runtime_certificate
+from viceversa.catalogue import methods_table
 from viceversa.certificates import Certificate, certify
 from viceversa.compare import Comparison, compare
 from viceversa.constants import Constant, Constants, TheorySteps, constants, theory_steps

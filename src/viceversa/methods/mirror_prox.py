@@ -90,14 +90,14 @@ class MirrorProx(Method):
 def _prox(X: ConvexSet, mirror: Array, g: Array) -> tuple[Array, Array]:
     """(3) from the mirror image of x: the new point and its mirror image."""
     if isinstance(X, Simplex):
-        log_x = jax.nn.log_softmax(mirror - g, axis=-1)
+        log_x = jax.nn.log_softmax(mirror - g, axis=-1)  # (3)
         return _scaled(X, jnp.exp(log_x)), log_x
     if isinstance(X, Product) and X.joined:
         parts = [
             _prox(block, a, b) for block, a, b in zip(X.blocks, X.split(mirror), X.split(g), strict=True)
         ]
         return _join([x for x, _ in parts]), _join([m for _, m in parts])
-    x = X.project(mirror - g)
+    x = X.project(mirror - g)  # (3)
     return x, x
 
 
