@@ -1,0 +1,39 @@
+"""`python -m benchmarks` runs every benchmark; names choose some, `--list` shows them, `--quick` shrinks them."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+from pathlib import Path
+
+BENCHMARKS = {
+    "iteration_speed": "µs per iteration of Algorithm 1 beside NumPy, numba and C; what recording costs",
+    "first_solve": "seconds from a fresh process to the first answer, beyond `import jax`",
+    "memory": "arrays of x's size that a solve with 10⁷ unknowns needs beyond the problem's data",
+}
+
+
+def main(arguments: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument(
+        "names", nargs="*", metavar="NAME", help=f"of {', '.join(BENCHMARKS)}; all by default"
+    )
+    parser.add_argument("--list", action="store_true", help="say what there is and stop")
+    parser.add_argument(
+        "--quick", action="store_true", help="small sizes, few repeats: only to see that it runs"
+    )
+    parser.add_argument(
+        "--output", type=Path, default=Path(__file__).parent / "results", help="where tables go"
+    )
+    given = parser.parse_args(arguments)
+    unknown = [name for name in given.names if name not in BENCHMARKS]
+    if unknown:
+        parser.error(f"there is no benchmark {unknown[0]!r}; there are {', '.join(BENCHMARKS)}")
+    for name in given.names or BENCHMARKS:
+        print(f"{name}: {BENCHMARKS[name]}", flush=True)
+        if not given.list:
+            importlib.import_module(f"benchmarks.{name}").run(given.output, quick=given.quick)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,46 @@
+"""Steps taken in pairs are the steps of `iterate`; arrays that appear twice in an outcome are held once."""
+
+import itertools
+
+import numpy as np
+
+import viceversa as vv
+from viceversa import precision
+from viceversa.driver.compiled import Compiled
+
+
+def test_every_recorded_iterate_is_that_of_iterate_for_odd_and_even_segments():
+    def operator(x, theta):
+        return np.array([[2.0, 1.0], [-1.0, 1.0]]) @ x - theta
+
+    learning = vv.LeastSquares([1.0, 2.0], [1.0, 2.5], set=vv.Box(0.0, 3.0, shape=()))
+    problem = vv.MisspecifiedVI(
+        operator, vv.Box([0.0, 0.0], [1.0, 1.0]), lambda x, theta: x[0] - 0.3, learning
+    )
+    method = vv.AugmentedLagrangian(step_size=0.1, penalty=0.5, learning_rate=0.05)
+    at = [1, 2, 3, 6, 7, 11]
+    record = vv.Record(at=at, points=True)
+    solution = vv.solve(problem, method, x0=[0.9, 0.1], theta0=2.5, tol=0.0, max_iter=11, record=record)
+    points = list(itertools.islice(vv.iterate(problem, method, x0=[0.9, 0.1], theta0=2.5), 12))
+    assert solution.trace.k.tolist() == [0, *at]
+    for row, k in enumerate([0, *at]):
+        for name in ("x", "lam", "theta", "x_average"):
+            recorded = getattr(solution.trace.points, name)[row]
+            np.testing.assert_allclose(
+                recorded, getattr(points[k], name), rtol=0.0, atol=1e-13, err_msg=f"{name} {k}"
+            )
+    mean = np.mean([point.x for point in points[1:]], axis=0)
+    np.testing.assert_allclose(solution.x_average, mean, rtol=0.0, atol=1e-13)
+
+
+def test_an_array_that_appears_twice_is_written_once():
+    def twice(x, y):
+        z = x + y
+        return {"first": z, "second": (z, x * y), "given": x}
+
+    with precision.double():
+        out = Compiled(twice)(np.arange(3.0), np.ones(3))
+    assert out["first"] is out["second"][0]
+    np.testing.assert_array_equal(out["first"], [1.0, 2.0, 3.0])
+    np.testing.assert_array_equal(out["second"][1], [0.0, 1.0, 2.0])
+    np.testing.assert_array_equal(out["given"], [0.0, 1.0, 2.0])
