@@ -21,7 +21,7 @@ import numpy as np
 
 from viceversa.errors import InputError
 
-_MAX_STEPS = 400  # a bracket halves at least every second step, so 2 · 64 reach the last digit of a double
+_MAX_STEPS = 400  # far more than halving a bracket to the last digit of a double takes
 
 
 class Equilibrium(NamedTuple):
@@ -78,27 +78,28 @@ def equilibrium(
 
 
 def increasing_root(function: Callable, low: np.ndarray, high: np.ndarray) -> np.ndarray:
-    """The roots of increasing piecewise linear functions, all at once: Newton's method inside a shrinking bracket.
+    """The roots of increasing functions, all at once: Newton's method inside a shrinking bracket.
 
-    `function(w)` gives values and slopes. Newton's step is exact once w lies on the piece of the root; a bisection
-    replaces it where it would leave the bracket, and every second step.
+    `function(w)` gives values and slopes. On a piecewise linear function Newton's step is exact once w lies on the
+    piece of the root. A bisection replaces it where it would leave the bracket, and where steps do not halve, because
+    two pieces may send it back and forth. It ends at the last digits, or where rounding stops steps from shrinking.
     """
     low, high = np.array(low, dtype=np.float64), np.array(high, dtype=np.float64)
-    w = 0.5 * (low + high)
-    for step in range(_MAX_STEPS):
+    w, last = 0.5 * (low + high), np.full(np.shape(low), np.inf)
+    for _ in range(_MAX_STEPS):
         value, rise = function(w)
         low, high = np.where(value <= 0, w, low), np.where(value >= 0, w, high)
+        middle = 0.5 * (low + high)
         newton = w - value / np.where(rise > 0, rise, np.inf)
         inside = (newton >= low) & (newton <= high) & (rise > 0)
-        middle = 0.5 * (low + high)
         proposed = np.where(inside, newton, middle)
-        if (proposed == w).all() or ((middle == low) | (middle == high)).all():
+        moved = np.abs(proposed - w)
+        size = np.maximum(np.abs(w), np.finfo(float).tiny)
+        settled = (moved <= 1e-14 * size) | (inside & (moved <= 1e-9 * size) & (moved >= 0.5 * last))
+        if settled.all() or ((middle <= low) | (middle >= high)).all():
             return proposed
-        # Newton twice, then a bisection where it has not settled: two pieces may send it back and forth.
-        settled = np.abs(proposed - w) <= 4e-16 * np.maximum(np.abs(w), 1e-300)
-        if settled.all():
-            return proposed
-        w = np.where(settled | (step % 3 != 2), proposed, middle)
+        w = np.where(settled | (moved < 0.5 * last), proposed, middle)
+        last = np.where(inside, moved, np.inf)
     return w
 
 
