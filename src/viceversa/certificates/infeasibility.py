@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -43,7 +44,7 @@ class InfeasibilityProof:
 
 
 def prove_infeasible(
-    problem: MisspecifiedVI, x: Array, multiplier: Array, theta: PyTree
+    problem: MisspecifiedVI, x: Any, multiplier: Any, theta: PyTree
 ) -> InfeasibilityProof | None:
     """A proof that X(θ*) is empty (or the evidence for it), or None where nothing points to it.
 
@@ -78,7 +79,7 @@ def prove_infeasible(
 
 @eqx.filter_jit
 def _margin(
-    problem: MisspecifiedVI, x: Array, weights: Array, theta: PyTree
+    problem: MisspecifiedVI, x: Any, weights: Any, theta: PyTree
 ) -> tuple[Float[Array, ""], Float[Array, ""]]:
     """wᵀf(x̂) + min_{y ∈ X} ∇(wᵀf)(x̂)ᵀ(y − x̂), and the size of the terms behind it."""
     _, f, X = problem.at(theta)
@@ -93,7 +94,7 @@ def _margin(
 
 
 @eqx.filter_jit
-def _least_violation(problem: MisspecifiedVI, x: Array, theta: PyTree) -> tuple[Array, Array]:
+def _least_violation(problem: MisspecifiedVI, x: Any, theta: PyTree) -> tuple[Array, Array]:
     """(x̂, w) with x̂ near a minimiser of ½ Σ_j ([f_j]₊/f̂_j)² over X and w_j = [f_j(x̂)]₊/f̂_j², its multipliers."""
     _, f, X = problem.at(theta)
     x = X.project(jnp.asarray(x))

@@ -106,7 +106,7 @@ def build_certificate(
 
 
 def evaluate(
-    problem: MisspecifiedVI, x: Array, lam: Array, theta: PyTree, x0: Array, theta0: PyTree
+    problem: MisspecifiedVI, x: Any, lam: Any, theta: PyTree, x0: Any, theta0: PyTree
 ) -> tuple[Residuals, Array, Array]:
     x, lam, x0 = jnp.asarray(x), jnp.asarray(lam), jnp.asarray(x0)
     theta, theta0 = jax.tree.map(jnp.asarray, (theta, theta0))

@@ -111,7 +111,10 @@ def _flat_form(value: Any) -> tuple[list, _Kept]:
     leaves, tree = jax.tree.flatten(value)
     is_array = tuple(isinstance(leaf, (jax.Array, np.ndarray, np.generic)) for leaf in leaves)
     arrays = [leaf for leaf, use in zip(leaves, is_array, strict=True) if use]
-    if sum(np.asarray(leaf).nbytes if isinstance(leaf, np.generic) else leaf.nbytes for leaf in arrays) <= _KEPT_BYTES:
+    if (
+        sum(np.asarray(leaf).nbytes if isinstance(leaf, np.generic) else leaf.nbytes for leaf in arrays)
+        <= _KEPT_BYTES
+    ):
         arrays = [jnp.asarray(leaf) for leaf in arrays]
     kept = _Kept(tree, is_array, tuple(leaf for leaf, use in zip(leaves, is_array, strict=True) if not use))
     identity = id(value)

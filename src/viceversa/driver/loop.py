@@ -141,7 +141,9 @@ class Outcome(NamedTuple):
     summary: Float[Array, " 14"]
 
 
-def begin(problem: MisspecifiedVI, scheme: Scheme, given: PyTree, seed, grid, tol, truth, keep_points: bool) -> Outcome:
+def begin(
+    problem: MisspecifiedVI, scheme: Scheme, given: PyTree, seed, grid, tol, truth, keep_points: bool
+) -> Outcome:
     """A whole run: starts projected, the loop, and the residuals that the certificate is made of."""
     x0, theta0, lam0 = jax.tree.map(jnp.asarray, given)
     x0, theta0 = problem.set.project(x0), problem.learning.set.project(theta0)
@@ -165,7 +167,15 @@ def go_on(
     progress, rows, ks, n = run_fused(problem, scheme, progress, scales, grid, tol, truth, keep_points)
     point = scheme.output(progress.scheme)
     found, values, units = evaluate(problem, point.x, point.lam, point.theta, x0, theta0)
-    summary = [progress.verdict, progress.k, n, found.kkt, found.infeasibility, found.learning_error, *found.relative]
+    summary = [
+        progress.verdict,
+        progress.k,
+        n,
+        found.kkt,
+        found.infeasibility,
+        found.learning_error,
+        *found.relative,
+    ]
     summary = [*summary, *scheme.counts(problem, progress.scheme, progress.k)]
     summary = jnp.stack([jnp.asarray(number, jnp.float64) for number in summary])
     return Outcome(progress, scales, x0, theta0, rows, ks, point, values, units, summary)

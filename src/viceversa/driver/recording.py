@@ -206,5 +206,7 @@ class Recorded(NamedTuple):
 
 def scalars_of(row: Row) -> dict[str, float]:
     """The numbers of a row by name."""
-    values = {name: value for name, value in row._asdict().items() if name not in ("truth", "points", "counts")}
+    values = {
+        name: value for name, value in row._asdict().items() if name not in ("truth", "points", "counts")
+    }
     return {name: float(value) for name, value in {**values, **row.truth}.items()}

@@ -24,7 +24,9 @@ from viceversa.problem import MisspecifiedVI
 from viceversa.schemes.base import Point, Scheme
 
 _N_TIGHTENINGS = 3  # how often the loop goes on after its own cheap test passed but the certificate did not
-_SUSPICIOUS = 1e-6  # relative violation above which a scheme that gives up may be facing an empty feasible set
+_SUSPICIOUS = (
+    1e-6  # relative violation above which a scheme that gives up may be facing an empty feasible set
+)
 _STOPPED = {
     loop.NONFINITE: Status.nonfinite,
     loop.DIVERGED: Status.diverged,
@@ -93,6 +95,7 @@ class Run:
             else (loop.advance_compiled, loop.look_compiled, loop.start_compiled)
         )
         x0, theta0, lam0 = self.starts
+        x0, theta0, lam0 = jax.tree.map(jnp.asarray, (x0, theta0, lam0))
         x0, theta0 = self.problem.set.project(x0), self.problem.learning.set.project(theta0)
         self.progress, scales = start(self.problem, self.scheme, x0, theta0, lam0, jax.random.key(self.seed))
         tol, spent, forced, n_tightenings = self.tol, 0.0, None, 0

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PyTree
 
@@ -92,6 +93,7 @@ def iterate(
     scheme.check(problem)
     x0, theta0, lam0 = _starts(problem, x0, theta0, multiplier0, init)
     with precision.double():
+        x0, theta0, lam0 = jax.tree.map(jnp.asarray, (x0, theta0, lam0))
         x0, theta0 = problem.set.project(x0), problem.learning.set.project(theta0)
         begin = loop.start if problem.runs_on_host else loop.start_compiled
         progress, _ = begin(problem, scheme, x0, theta0, lam0, jax.random.key(seed))

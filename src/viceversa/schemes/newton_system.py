@@ -135,7 +135,7 @@ def _solve_on_faces(
     if problem.symmetric:
         found = krylov.minres(matvec, rhs, precondition, rtol, MAX_PRODUCTS_SYMMETRIC)
     else:
-        found = krylov.gmres(matvec, rhs, precondition, rtol, min(MAX_PRODUCTS, _size(problem)))
+        found = _gmres_in_units(matvec, rhs, metric, metric, rtol, min(MAX_PRODUCTS, _size(problem)))
     u, y = found.solution
     return Direction(fixed_x + derivative(u), fixed_lam + jnp.where(active, y, 0.0), found.n_products + 1)
 
@@ -162,8 +162,28 @@ def _solve_in_full(
         lam_part = jnp.where(active, regularization * dlam - metric.rho * Jd, dlam)
         return x_part, lam_part
 
-    found = krylov.gmres(matvec, (-r_x, -r_lam), lambda step: step, rtol, min(MAX_PRODUCTS, _size(problem)))
+    back = Metric(gamma=1.0 / metric.gamma, rho=1.0 / metric.rho)
+    found = _gmres_in_units(matvec, (-r_x, -r_lam), metric, back, rtol, min(MAX_PRODUCTS, _size(problem)))
     return Direction(*found.solution, found.n_products)
+
+
+def _gmres_in_units(
+    matvec: Callable, rhs: PyTree, unknowns: Metric, equations: Metric, rtol, max_products: int
+) -> krylov.KrylovResult:
+    """GMRES on the system with unknowns and equations multiplied by the roots of their metrics, so that its norm has
+    no units and the answer does not depend on them."""
+
+    def scaled(step: PyTree, metric: Metric) -> PyTree:
+        return jnp.sqrt(metric.gamma) * step[0], jnp.sqrt(metric.rho) * step[1]
+
+    found = krylov.gmres(
+        lambda step: scaled(matvec(scaled(step, unknowns)), equations),
+        scaled(rhs, equations),
+        lambda step: step,
+        rtol,
+        max_products,
+    )
+    return krylov.KrylovResult(scaled(found.solution, unknowns), found.n_products)
 
 
 def _is_box(X: ConvexSet) -> bool:

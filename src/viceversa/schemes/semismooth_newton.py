@@ -119,12 +119,10 @@ class SemismoothNewton(Scheme):
             return eqx.tree_at(lambda s: s.patience, state, endless)
         return _rescue(self, problem, lifted, eqx.tree_at(lambda s: s.patience, state, endless))
 
-    def counts(self, problem: MisspecifiedVI, state: NewtonState, n_steps: int) -> OracleCounts:
+    def counts(self, problem: MisspecifiedVI, state: NewtonState, n_steps: Any) -> OracleCounts:
         n_first = state.n_first
         tried = 2 * state.n_newton
-        newton = OracleCounts(
-            F=state.n_products + tried, f=state.n_products + tried, pullback=tried
-        )
+        newton = OracleCounts(F=state.n_products + tried, f=state.n_products + tried, pullback=tried)
         return self.first.counts(problem, state.first, n_first) + newton
 
     # -- the two kinds of step -----------------------------------------------------------------

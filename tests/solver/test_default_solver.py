@@ -1,0 +1,189 @@
+"""The default solver: right on problems that discriminate, indifferent to units, honest when it cannot help."""
+
+from __future__ import annotations
+
+import jax
+import numpy as np
+import pytest
+
+import scaled_problem as scaled
+import viceversa as vv
+from viceversa.driver import loop
+from viceversa.schemes.interior_point import interior_point_compiled, lift
+
+
+@pytest.fixture(scope="module")
+def reference() -> vv.Solution:
+    solution = vv.solve(scaled.problem())
+    assert solution.status is vv.Status.solved
+    return solution
+
+
+@pytest.mark.parametrize(
+    "units",
+    [
+        {"scale_x": 1e6},
+        {"scale_x": 1e-6},
+        {"scale_F": 1e6},
+        {"scale_F": 1e-6},
+        {"scale_f": (1e6, 1e-6, 1.0)},
+        {"scale_theta": 1e6},
+        {"scale_theta": 1e-6},
+        {"scale_x": 1e-6, "scale_F": 1e6, "scale_f": (1e6, 1.0, 1e-6), "scale_theta": 1e6},
+    ],
+)
+def test_units_change_nothing(reference, units):
+    """x, F, every f_j and θ in other units: the same iterations, the same answer in those units."""
+    solution = vv.solve(scaled.problem(**units))
+    assert solution.status is vv.Status.solved
+    assert solution.nit == reference.nit
+    np.testing.assert_allclose(solution.x / units.get("scale_x", 1.0), reference.x, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(
+        solution.theta / units.get("scale_theta", 1.0), reference.theta, rtol=0, atol=1e-12
+    )
+    in_units = solution.multiplier * np.array(units.get("scale_f", (1.0, 1.0, 1.0)))
+    in_units = in_units / (units.get("scale_F", 1.0) * units.get("scale_x", 1.0))
+    np.testing.assert_allclose(in_units, reference.multiplier, rtol=0, atol=1e-10)
+
+
+def test_agrees_with_algorithm_1(reference):
+    """The last iterate of Algorithm 1, run long, is the same point."""
+    method = vv.AugmentedLagrangian(step_size=0.03, penalty=0.3)
+    slow = vv.solve(scaled.problem(), method, tol=1e-10, max_iter=50_000)
+    assert slow.status is vv.Status.solved
+    np.testing.assert_allclose(reference.x, slow.x, rtol=0, atol=1e-7)
+    np.testing.assert_allclose(reference.multiplier, slow.multiplier, rtol=0, atol=1e-6)
+
+
+def test_joint_and_known_parameter_agree(reference):
+    """Learning θ on the way or being given it leads to the same point."""
+    given = vv.solve(scaled.problem().with_known(scaled.THETA))
+    np.testing.assert_allclose(given.x, reference.x, rtol=0, atol=1e-7)
+
+
+def test_warm_start_needs_almost_nothing(reference):
+    assert vv.solve(scaled.problem(), init=reference).nit <= 1
+
+
+def test_chunked_and_fused_take_the_same_path(reference):
+    seen = []
+    chunked = vv.solve(scaled.problem(), callback=lambda now: seen.append(now["k"]))
+    assert chunked.nit == reference.nit
+    np.testing.assert_allclose(chunked.x, reference.x, rtol=0, atol=1e-12)
+    assert seen[-1] == reference.nit
+
+
+def test_new_data_do_not_recompile(reference):
+    """Other arrays of the same shapes run the same program."""
+    n_programs = len(loop.begin_compiled._programs)
+    vv.solve(
+        scaled.problem(scale_x=2.0, scale_F=3.0),
+        theta0=np.ones(2),
+        x0=np.ones(scaled.N),
+        tol=1e-6,
+        max_iter=50,
+    )
+    assert len(loop.begin_compiled._programs) == n_programs
+
+
+def test_bilinear_game_with_a_coupling_constraint():
+    """A skew operator (no curvature anywhere) with a shared constraint, where plain projection circles."""
+    A = np.array([[1.0, -2.0], [3.0, 0.5]])
+
+    def F(z, t):
+        return np.concatenate([A @ z[2:] - 0.3, -(A.T @ z[:2]) + t])
+
+    problem = vv.MisspecifiedVI(F, vv.Box(-np.ones(4), np.ones(4)), lambda z, t: z.sum() - 0.1, vv.Known(0.2))
+    solution = vv.solve(problem)
+    assert solution.status is vv.Status.solved
+    force = np.concatenate([A @ solution.x[2:] - 0.3, -(A.T @ solution.x[:2]) + 0.2]) + solution.multiplier
+    assert np.abs(solution.x - np.clip(solution.x - force, -1, 1)).max() < 1e-7
+    assert solution.x.sum() <= 0.1 + 1e-8
+
+
+@pytest.mark.parametrize(
+    "set_",
+    [
+        vv.Ball(np.zeros(3), 1.0),
+        vv.Simplex((3,), total=2.0),
+        vv.Product([vv.Ball([0.0], 1.0), vv.Simplex((2,))]),
+    ],
+    ids=["ball", "simplex", "product"],
+)
+def test_curved_and_flat_sets_against_the_interior_point_method(set_):
+    """Newton through the projection's derivative and the interior-point method share no step, and agree."""
+    M = np.array([[2.0, 1.0, 0.0], [-1.0, 1.0, 0.5], [0.3, -0.5, 1.5]])
+    q = np.array([-3.0, 0.2, -1.0])
+    problem = vv.MisspecifiedVI(lambda x, t: M @ x + t * q, set_, lambda x, t: x[0] - 0.6, vv.Known(1.0))
+    solution = vv.solve(problem)
+    assert solution.status is vv.Status.solved
+    with jax.enable_x64(True):
+        other = interior_point_compiled(problem, lift(set_), set_.interior_point(), np.asarray(1.0))
+        x = np.asarray(other.x)
+    assert vv.certify(problem, x, np.asarray(other.lam), 1.0).holds
+    np.testing.assert_allclose(solution.x, x, rtol=0, atol=1e-7)
+
+
+def test_ill_conditioned_problem_is_rescued():
+    """Condition 1e8 with bounds active: first-order steps and Newton give up, the interior-point method does not."""
+    rng = np.random.default_rng(3)
+    Q = np.linalg.qr(rng.normal(size=(12, 12)))[0]
+    S = rng.normal(size=(12, 12))
+    M = (Q * np.geomspace(1e-4, 1e4, 12)) @ Q.T + 0.3 * (S - S.T)
+    x_true = np.where(rng.uniform(size=12) < 0.4, 1.0, rng.uniform(-0.5, 0.5, 12))
+    push = np.where(x_true == 1.0, rng.uniform(0.1, 1.0, 12), 0.0)
+    q = -(M @ x_true) - push
+    problem = vv.MisspecifiedVI(
+        lambda x, t: M @ x + t * q, vv.Box(-np.ones(12), np.ones(12)), learning=vv.Known(1.0)
+    )
+    solution = vv.solve(problem, max_iter=20_000)
+    assert solution.status is vv.Status.solved
+    np.testing.assert_allclose(solution.x, x_true, rtol=0, atol=1e-6)
+
+
+def test_infeasible_problem_ends_with_a_proof():
+    """x₁ + x₂ ≥ 3 on the unit square: refused with the constraint's name and a margin that can be checked by hand."""
+    problem = vv.MisspecifiedVI(
+        lambda x, t: x - t,
+        vv.Box([0.0, 0.0], [1.0, 1.0]),
+        lambda x, t: np.array([3.0 * t - x[0] - x[1], x[0] - 4.0]),
+        vv.LeastSquares([1.0, 2.0], [1.0, 2.0], set=vv.Box(0.1, 3.0, shape=())),
+        constraint_names=("demand", "cap"),
+    )
+    solution = vv.solve(problem)
+    assert solution.status is vv.Status.infeasible
+    assert solution.infeasibility is not None
+    assert solution.infeasibility.proved
+    assert list(solution.infeasibility.weights) == ["demand"]
+    assert solution.infeasibility.margin == pytest.approx(1.0, abs=1e-9)
+    assert "demand" in str(solution.infeasibility)
+
+
+def test_feasible_problem_is_never_proved_infeasible(reference):
+    """The proof's inequality fails wherever a feasible point exists, whatever weights are tried."""
+    from viceversa.certificates.infeasibility import prove_infeasible
+
+    with jax.enable_x64(True):
+        problem = scaled.problem()
+        for x in (reference.x, -np.ones(scaled.N), 2.0 * np.ones(scaled.N)):
+            assert prove_infeasible(problem, x, np.array([1.0, 50.0, 3.0]), reference.theta) is None
+
+
+def test_touching_constraint_without_slater_is_still_solved():
+    """x₁ + x₂ ≥ 2 on the unit square leaves one point; there is no strictly feasible one."""
+    problem = vv.MisspecifiedVI(
+        lambda x, t: x - t, vv.Box([0.0, 0.0], [1.0, 1.0]), lambda x, t: 2.0 - x[0] - x[1], vv.Known(0.5)
+    )
+    solution = vv.solve(problem)
+    assert solution.status is vv.Status.solved
+    np.testing.assert_allclose(solution.x, [1.0, 1.0], atol=1e-7)
+
+
+def test_callback_problems_use_first_order_steps_only():
+    problem = vv.MisspecifiedVI(
+        vv.callback_operator(lambda x, t: 2.0 * x - t), vv.Box([0.0], [9.0]), learning=vv.Known(3.0)
+    )
+    solution = vv.solve(problem, max_iter=500)
+    assert solution.status is vv.Status.solved
+    assert int(solution.state.n_newton) == 0
+    np.testing.assert_allclose(solution.x, [1.5], atol=1e-7)

@@ -1,0 +1,86 @@
+"""MINRES and GMRES against dense solves, and the local derivative against the Jacobian it is read from."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from viceversa.krylov import gmres, minres
+from viceversa.local_derivative import local_derivative
+
+N = 30
+
+
+@pytest.fixture(autouse=True)
+def _double():
+    with jax.enable_x64(True):
+        yield
+
+
+def _split(v):
+    return {"x": v[:20], "lam": v[20:]}
+
+
+def _joined(tree):
+    return np.concatenate([tree["x"], tree["lam"]])
+
+
+@pytest.mark.parametrize("preconditioned", [False, True])
+@pytest.mark.parametrize("method", [minres, gmres])
+def test_solves_an_indefinite_saddle_system(method, preconditioned):
+    rng = np.random.default_rng(1)
+    A, J = rng.normal(size=(20, 20)), rng.normal(size=(10, 20))
+    H = A @ A.T + np.eye(20) if method is minres else A @ A.T + np.eye(20) + 3.0 * (A - A.T)
+    K = np.block([[H, J.T], [J, -1e-3 * np.eye(10)]])
+    rhs = rng.normal(size=N)
+    d = rng.uniform(0.2, 3.0, N) if preconditioned else np.ones(N)
+    limit = 120 if method is minres else N
+    found = method(
+        lambda v: _split(K @ jnp.concatenate([v["x"], v["lam"]])),
+        _split(jnp.asarray(rhs)),
+        lambda v: _split(d * jnp.concatenate([v["x"], v["lam"]])),
+        1e-13,
+        limit,
+    )
+    np.testing.assert_allclose(_joined(found.solution), np.linalg.solve(K, rhs), rtol=0, atol=1e-8)
+    assert int(found.n_products) <= limit
+
+
+def test_low_rank_plus_identity_takes_rank_plus_two_products():
+    """The reason for a diagonal metric: after it, a market's system is the identity plus a few ones."""
+    rng = np.random.default_rng(2)
+    U = rng.normal(size=(N, 3))
+    K = np.eye(N) + U @ U.T
+    found = minres(lambda v: K @ v, jnp.asarray(rng.normal(size=N)), lambda v: v, 1e-10, 100)
+    assert int(found.n_products) <= 5
+
+
+def test_zero_right_hand_side_gives_zero():
+    for method in (minres, gmres):
+        found = method(lambda v: 2.0 * v, jnp.zeros(4), lambda v: v, 1e-10, 4)
+        assert np.all(np.asarray(found.solution) == 0.0)
+
+
+def test_local_derivative_is_the_diagonal_where_nothing_is_summed():
+    x = jnp.linspace(-1.0, 1.0, 6).reshape(3, 2)
+
+    def F(v):
+        return jnp.exp(v) * v - jnp.tanh(2.0 * v) + jnp.where(v > 0, v**3, 2.0 * v)
+
+    jacobian = jax.jacfwd(F)(x).reshape(6, 6)
+    np.testing.assert_allclose(local_derivative(F, x).ravel(), np.diag(jacobian), atol=1e-12)
+
+
+def test_local_derivative_leaves_out_what_passes_through_a_sum():
+    r = np.arange(1.0, 7.0).reshape(3, 2)
+    x = jnp.ones((3, 2))
+    found = local_derivative(lambda v: r * v + 5.0 * (v.sum(0) + v) - 1.0, x)
+    np.testing.assert_allclose(found, r + 5.0)  # not r + 10: the total's own share is of low rank
+
+
+def test_local_derivative_reads_a_matrix():
+    M = np.arange(16.0).reshape(4, 4)
+    np.testing.assert_allclose(local_derivative(lambda v: M @ v + v, jnp.ones(4)), np.diag(M) + 1.0)
+    np.testing.assert_allclose(local_derivative(lambda v: v @ M, jnp.ones(4)), np.diag(M))
