@@ -101,17 +101,9 @@ def test_bilinear_game_with_a_coupling_constraint():
     assert solution.x.sum() <= 0.1 + 1e-8
 
 
-@pytest.mark.parametrize(
-    "set_",
-    [
-        vv.Ball(np.zeros(3), 1.0),
-        vv.Simplex((3,), total=2.0),
-        vv.Product([vv.Ball([0.0], 1.0), vv.Simplex((2,))]),
-    ],
-    ids=["ball", "simplex", "product"],
-)
-def test_curved_and_flat_sets_against_the_interior_point_method(set_):
+def test_curved_and_flat_sets_against_the_interior_point_method():
     """Newton through the projection's derivative and the interior-point method share no step, and agree."""
+    set_ = vv.Product([vv.Ball([0.0], 1.0), vv.Simplex((2,))])
     M = np.array([[2.0, 1.0, 0.0], [-1.0, 1.0, 0.5], [0.3, -0.5, 1.5]])
     q = np.array([-3.0, 0.2, -1.0])
     problem = vv.MisspecifiedVI(lambda x, t: M @ x + t * q, set_, lambda x, t: x[0] - 0.6, vv.Known(1.0))

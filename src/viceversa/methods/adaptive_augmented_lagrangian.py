@@ -154,7 +154,7 @@ class AdaptiveAugmentedLagrangian(Method):
     def ergodic(self, state: AdaptiveState):
         return state.x, state.gamma
 
-    def counts(self, state: AdaptiveState, n_steps: int) -> OracleCounts:
+    def counts(self, state: AdaptiveState, n_steps: Any) -> OracleCounts:
         n_tests = state.n_tests  # each asks for F and f at the trial point and for both sides of (3b)
         tested = OracleCounts(F=n_tests, f=n_tests, pullback=2 * n_tests)
         first = OracleCounts(F=state.n_first, pullback=state.lam.shape[0])  # γ_0 and ‖∇f_j(x_0)‖

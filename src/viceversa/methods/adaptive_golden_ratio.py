@@ -121,7 +121,7 @@ class AdaptiveGoldenRatio(Method):
     def ergodic(self, state: AdaptiveGoldenRatioState):
         return state.z.x, state.tau_used
 
-    def counts(self, state: AdaptiveGoldenRatioState, n_steps: int) -> OracleCounts:
+    def counts(self, state: AdaptiveGoldenRatioState, n_steps: Any) -> OracleCounts:
         return self.init_counts + self.step_counts.times(state.per_step * n_steps + state.n_tests)
 
 

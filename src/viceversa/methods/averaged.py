@@ -40,8 +40,6 @@ class Averaged(Method):
     """
 
     reference: ClassVar[str] = "bruck1977weak"
-    init_counts: ClassVar[OracleCounts] = OracleCounts()
-    step_counts: ClassVar[OracleCounts] = OracleCounts()
 
     method: Method
     over: str = eqx.field(static=True)
@@ -52,6 +50,14 @@ class Averaged(Method):
         self.method = method
         self.over = one_of("Averaged: over", over, ("all", "recent"))
         self.learner, self.learning_rate = method.learner, method.learning_rate
+
+    @property
+    def init_counts(self) -> OracleCounts:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.method.init_counts
+
+    @property
+    def step_counts(self) -> OracleCounts:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.method.step_counts
 
     @property
     def stochastic(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -98,5 +104,5 @@ class Averaged(Method):
     def ergodic(self, state: AveragedState):
         return self.method.ergodic(state.inner)
 
-    def counts(self, state: AveragedState, n_steps: int) -> OracleCounts:
+    def counts(self, state: AveragedState, n_steps: Any) -> OracleCounts:
         return self.method.counts(state.inner, n_steps)

@@ -145,6 +145,6 @@ class IPALM(Method):
     def ergodic(self, state: IPALMState):
         return state.x, jnp.ones(())
 
-    def counts(self, state: IPALMState, n_steps: int) -> OracleCounts:
+    def counts(self, state: IPALMState, n_steps: Any) -> OracleCounts:
         inner = OracleCounts(F=2, f=2, pullback=2).times(state.n_inner)  # at y^l, and at x^l for the gap
         return self.init_counts + self.step_counts.times(n_steps) + inner

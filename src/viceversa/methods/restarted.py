@@ -64,8 +64,6 @@ class Restarted(Method):
     """
 
     reference: ClassVar[str] = "applegate2023faster"
-    init_counts: ClassVar[OracleCounts] = OracleCounts()
-    step_counts: ClassVar[OracleCounts] = OracleCounts()
 
     method: Method
     every: int = eqx.field(static=True)
@@ -80,6 +78,14 @@ class Restarted(Method):
         # A method without its own metric for λ (an augmented Lagrangian) is measured in the plain one.
         self.dual_ratio = np.asarray(getattr(method, "dual_ratio", 1.0), dtype=np.float64)
         self.learner, self.learning_rate = method.learner, method.learning_rate
+
+    @property
+    def init_counts(self) -> OracleCounts:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.method.init_counts
+
+    @property
+    def step_counts(self) -> OracleCounts:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.method.step_counts
 
     @property
     def stochastic(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -197,7 +203,7 @@ class Restarted(Method):
     def ergodic(self, state: RestartedState):
         return self.method.ergodic(state.inner)
 
-    def counts(self, state: RestartedState, n_steps: int) -> OracleCounts:
+    def counts(self, state: RestartedState, n_steps: Any) -> OracleCounts:
         checked = OracleCounts(F=1, f=1, pullback=1).times(state.per_check * (n_steps // self.every))
         begun = self.method.init_counts.times(state.n_restarts)
         return self.method.counts(state.inner, n_steps) + begun + checked

@@ -103,5 +103,5 @@ class SolodovProjection(Method):
     def ergodic(self, state: SolodovState):
         return state.z.x, jnp.ones(())
 
-    def counts(self, state: SolodovState, n_steps: int) -> OracleCounts:
+    def counts(self, state: SolodovState, n_steps: Any) -> OracleCounts:
         return self.step_counts.times(n_steps + state.n_tests)

@@ -63,5 +63,5 @@ class Oracle(Scheme):
         average = jnp.where(started, state.x_sum / jnp.where(started, state.weight_sum, 1.0), x)
         return Point(x=x, lam=lam, theta=self._theta(), x_average=average)
 
-    def counts(self, problem: MisspecifiedVI, state: OracleState, n_steps: int) -> OracleCounts:
+    def counts(self, problem: MisspecifiedVI, state: OracleState, n_steps: Any) -> OracleCounts:
         return self.method.counts(state.method, n_steps)

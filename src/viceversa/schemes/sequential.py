@@ -125,7 +125,7 @@ class Sequential(Scheme):
         average = jnp.where(started, state.x_sum / jnp.where(started, state.weight_sum, 1.0), x)
         return Point(x=x, lam=lam, theta=self.learner.theta(state.learner), x_average=average)
 
-    def counts(self, problem: MisspecifiedVI, state: SequentialState, n_steps: int) -> OracleCounts:
+    def counts(self, problem: MisspecifiedVI, state: SequentialState, n_steps: Any) -> OracleCounts:
         n_learning = jnp.minimum(n_steps, state.n_learning)
         solved = self.method.counts(state.method, n_steps - n_learning)
         # The method begins twice: at θ_0, to have a state at all, and at the learned θ.

@@ -64,6 +64,6 @@ class Simultaneous(Scheme):
         theta = self.learner.theta(state.learner)
         return Point(x=x, lam=lam, theta=theta, x_average=state.average.value)
 
-    def counts(self, problem: MisspecifiedVI, state: SimultaneousState, n_steps: int) -> OracleCounts:
+    def counts(self, problem: MisspecifiedVI, state: SimultaneousState, n_steps: Any) -> OracleCounts:
         learned = 0 if problem.learning.is_known else self.learner.step_counts * n_steps
         return self.method.counts(state.method, n_steps) + OracleCounts(H=learned)
