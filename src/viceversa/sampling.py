@@ -37,8 +37,8 @@ class FiniteSum(SampledOperator):
     Example:
         >>> import numpy as np, viceversa as vv
         >>> F = vv.FiniteSum(lambda x, theta, row: x - theta * row, data=np.array([[1.0], [3.0]]))
-        >>> float(F(np.array([0.0]), 1.0)[0])
-        -2.0
+        >>> F.n_rows
+        2
     """
 
     function: Any
