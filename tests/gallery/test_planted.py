@@ -78,13 +78,13 @@ def test_the_certificate_agrees_and_learning_has_its_condition(knobs):
     assert wrong.learning_error > 0.5
 
 
-def test_solve_finds_a_merely_monotone_planted_answer():
-    instance = vv.gallery.planted(n=12, n_constraints=4, n_theta=2, mu=0.0, seed=1)
-    assert instance.x_unique
-    solution = vv.solve(instance.problem, vv.AdaptiveAugmentedLagrangian(), theta0=instance.theta0, tol=1e-9)
-    assert solution.success, solution
-    np.testing.assert_allclose(solution.x, instance.x_true, atol=1e-6)
-    np.testing.assert_allclose(solution.multiplier, instance.multiplier_true, atol=1e-6)
+def test_a_merely_monotone_answer_is_unique_only_when_its_kkt_matrix_is_regular():
+    knobs = {"n": 12, "n_constraints": 4, "n_theta": 2, "mu": 0.0, "seed": 1}
+    assert vv.gallery.planted(**knobs).x_unique
+    assert not vv.gallery.planted(**knobs, degenerate=True).x_unique
+    # Without rotation and constraints nothing holds the kernel of P, of dimension n/2.
+    flat = vv.gallery.planted(n=20, n_constraints=0, n_theta=1, mu=0.0, skew=0.0)
+    assert not flat.x_unique
 
 
 def test_seeds_repeat_and_differ():

@@ -40,7 +40,7 @@ def cournot(
     t = 1..300, then the noise of the prices p_t = a* − b* X_t. What the paper says is kept (capacity 5, a* = 100,
     costs ½ r x² + g x); what it leaves open is chosen as follows.
 
-    slope: b*. Not given in the paper; 1 makes firms of both kinds appear, idle ones and ones at capacity.
+    slope: b*. Not given in the paper; with 1 some firms end at capacity at all of its sizes, and some idle at (100, 10).
     price_cap: p ≤ price_cap. Not given; the default is 0.6 × the smallest price without a cap, so that the cap binds
         in every market and a method that ignores it is seen to fail. Where few firms cannot reach that even at
         capacity, it lies halfway between the lowest price they can reach and the free one. np.inf leaves it out.
