@@ -13,10 +13,11 @@ from viceversa.learning.base import Learning
 from viceversa.numerics import positive_part, safe_divide, tree_norm, tree_subtract
 from viceversa.problem import MisspecifiedVI
 
-# A width beyond 1e19 means "no bound" (as in linear programming codes). Below that, a box may still be far larger than
-# what happens in it, so a coordinate's unit is what it has reached, and this share of the width where that is nothing.
-_NO_BOUND = 1e19
+# A box may be far larger than what happens in it, so a coordinate's unit is what it has reached. Where that is nothing
+# but rounding, it is this share of the width; of a width so large that it only means "no bound" there is no share.
+_ROUNDING = 64 * 2.0**-52
 _SHARE = 1e-6
+_NO_BOUND = 1e9
 _CLOSE = (
     0.1  # f's units are taken at the point itself once the conditions that do not need them hold this well
 )
@@ -59,16 +60,17 @@ class Residuals(NamedTuple):
 
 
 def coordinate_scale(problem: MisspecifiedVI, x: Array, x0: Array) -> Array:
-    """x̂ = max(|x|, |x − x_0|) in each coordinate, at most the width of X and at least a small share of it."""
+    """x̂ = max(|x|, |x − x_0|) in each coordinate, at most the width of X; a share of the width where that is nothing."""
     local, width = jnp.maximum(jnp.abs(x), jnp.abs(x - x0)), jnp.asarray(problem.x_width)
-    return jnp.where(width < _NO_BOUND, jnp.minimum(width, jnp.maximum(local, _SHARE * width)), local)
+    share = jnp.where(width < _NO_BOUND, _SHARE * width, 0.0)
+    return jnp.where(local <= _ROUNDING * width, jnp.maximum(share, local), jnp.minimum(width, local))
 
 
 def theta_scale(problem: MisspecifiedVI, theta: PyTree, theta0: PyTree) -> Float[Array, ""]:
-    """θ̂ = max(‖θ‖, ‖θ − θ_0‖), and at least a small share of the width of Θ."""
+    """θ̂ = max(‖θ‖, ‖θ − θ_0‖), or a share of the width of Θ where that is nothing."""
     local = jnp.maximum(tree_norm(theta), tree_norm(tree_subtract(theta, theta0)))
-    width = jnp.where(problem.theta_width < _NO_BOUND, problem.theta_width, 0.0)
-    return jnp.maximum(local, _SHARE * width)
+    share = jnp.where(problem.theta_width < _NO_BOUND, _SHARE * problem.theta_width, 0.0)
+    return jnp.where(local <= _ROUNDING * problem.theta_width, jnp.maximum(share, local), local)
 
 
 def start_scales(problem: MisspecifiedVI, x0: Array, theta: PyTree) -> Scales:
