@@ -25,6 +25,7 @@ from viceversa.sets.base import ConvexSet
 
 DECLARABLE = (*pairs.MEANINGS, "mu_F", "D_f")
 _NO_CONSTRAINTS = Constant(0.0, "exact", "there are no constraints")
+_ONE_POINT = Constant(0.0, "exact", "Θ is one point")
 
 
 def constants(
@@ -69,7 +70,10 @@ def _primary(problem: MisspecifiedVI, domain: Domain, given: dict[str, Constant]
                 program = derivative(function, problem, word)
             except NotCertified as reason:
                 return _from_pairs(problem, domain, name, str(reason))
-            return supremum(what, lambda: program, domain, norm)
+            constant = supremum(what, lambda: program, domain, norm)
+            if word[-1:] == "t" and domain.t.is_point and not constant.is_bound:
+                return _ONE_POINT
+            return constant
 
         return run
 
@@ -136,7 +140,7 @@ def _largest_violation(problem: MisspecifiedVI, domain: Domain) -> Constant:
 def _from_pairs(problem: MisspecifiedVI, domain: Domain, name: str, why: str) -> Constant:
     found = pairs.steepest_pair(problem, domain, name)
     if found is None:
-        return Constant(0.0, "exact", "Θ is one point")
+        return _ONE_POINT
     return Constant(found.ratio, "estimated", _sampled_how(why), pairs.N_PAIRS)
 
 

@@ -155,10 +155,13 @@ class _Traced:
     def __init__(self, function: Callable, avals: tuple, data_avals: Any):
         self._function, self._avals, self._data_avals = function, avals, data_avals
         with precision.double():
-            self.closed = jax.make_jaxpr(function)(data_avals, *avals)
-        self.shape = tuple(self.closed.out_avals[0].shape)
-        _, used = partial_eval.dce_jaxpr(self.closed.jaxpr, [True])
+            closed = jax.make_jaxpr(function)(data_avals, *avals)
+        _, used = partial_eval.dce_jaxpr(closed.jaxpr, [True])
         self.reads = (used[-2], used[-1])
+        # Without the value itself, which a derivative's program computes too and which may be unbounded.
+        needed, _ = partial_eval.dce_jaxpr(closed.jaxpr, [True], instantiate=True)
+        self.closed = closed.replace(jaxpr=needed)
+        self.shape = tuple(closed.out_avals[0].shape)
         self._affine: dict[str, bool] = {}
 
     def affine(self, which: str) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, no_type_check
 
 import numpy as np
 from jax import lax
@@ -25,6 +25,7 @@ def enclose(closed: jax_core.ClosedJaxpr, data: Sequence[Any], *arguments: Inter
         return _run(closed.jaxpr, closed.consts, [*(Interval(np.asarray(d)) for d in data), *arguments])
 
 
+@no_type_check
 def _run(jaxpr: Any, consts: Sequence[Any], arguments: Sequence[Interval]) -> list[Interval]:
     known: dict[Any, Interval] = {}
     known.update(zip(jaxpr.constvars, (Interval(np.asarray(c)) for c in consts), strict=True))
@@ -39,6 +40,7 @@ def _run(jaxpr: Any, consts: Sequence[Any], arguments: Sequence[Interval]) -> li
     return [read(atom) for atom in jaxpr.outvars]
 
 
+@no_type_check
 def _apply(eqn: Any, values: list[Interval]) -> list[Interval]:
     name = eqn.primitive.name
     if name in _CALLS:
@@ -182,6 +184,7 @@ def _not(a: Interval, **_) -> Interval:
     return Interval(~a.lo) if a.is_point else Interval(~a.hi, ~a.lo)
 
 
+@no_type_check
 def _both_ends(function: Callable, a: Interval, b: Interval) -> Interval:
     """A function that does not decrease in either argument, at both ends."""
     if a.is_point and b.is_point:
@@ -189,6 +192,7 @@ def _both_ends(function: Callable, a: Interval, b: Interval) -> Interval:
     return Interval(function(a.lo, b.lo), function(a.hi, b.hi))
 
 
+@no_type_check
 def _select(which: Interval, *cases: Interval, **_) -> Interval:
     if which.is_point and which.lo.dtype != bool:
         index = np.broadcast_to(which.lo, cases[0].lo.shape)
@@ -236,6 +240,7 @@ def _add_any(a: Interval, b: Interval, **_) -> Interval:
 
 
 # -- entries moved around --------------------------------------------------------------------------------
+@no_type_check
 def _broadcast(a: Interval, shape, broadcast_dimensions, **_) -> Interval:
     expanded = [1] * len(shape)
     for i, d in enumerate(broadcast_dimensions):
@@ -243,12 +248,14 @@ def _broadcast(a: Interval, shape, broadcast_dimensions, **_) -> Interval:
     return a.map(lambda end: np.broadcast_to(np.reshape(end, expanded), shape))
 
 
+@no_type_check
 def _slice(a: Interval, start_indices, limit_indices, strides, **_) -> Interval:
     strides = strides or (1,) * len(start_indices)
     index = tuple(slice(*s) for s in zip(start_indices, limit_indices, strides, strict=True))
     return a.map(lambda end: end[index])
 
 
+@no_type_check
 def _pad(a: Interval, value: Interval, padding_config, **_) -> Interval:
     simple = all(low >= 0 and high >= 0 and inner == 0 for low, high, inner in padding_config)
 

@@ -8,17 +8,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, no_type_check
 
 import numpy as np
 
 ROUNDING = 1e-12
 
 
+# `no_type_check`, here and in `enclosure`: called for every step of a program, where the run-time checks of the
+# tests would cost more than the arithmetic.
+
+
 class NotCertified(Exception):
     """Interval arithmetic has no rule for a step; the message names it."""
 
 
+@no_type_check
 class Interval:
     """lo ≤ value ≤ hi, entry by entry. A point (lo is hi) is a value known exactly; booleans may be undecided."""
 
@@ -67,6 +72,7 @@ def hull(*parts: Interval) -> Interval:
     return Interval(lo, hi)
 
 
+@no_type_check
 def _settled(lo: Any, hi: Any) -> Interval:
     """∞ − ∞ says nothing: the end it stands for is infinite."""
     if np.isnan(lo).any() or np.isnan(hi).any():
@@ -74,12 +80,14 @@ def _settled(lo: Any, hi: Any) -> Interval:
     return Interval(lo, hi)
 
 
+@no_type_check
 def _product(a: Any, b: Any) -> np.ndarray:
     """a·b with 0·∞ = 0, as the product of intervals needs it."""
     c = np.asarray(np.multiply(a, b))
     return np.where(np.isnan(c), 0.0, c) if np.isnan(c).any() else c
 
 
+@no_type_check
 def add(a: Interval, b: Interval) -> Interval:
     """a + b."""
     if a.is_point and b.is_point:
@@ -87,16 +95,19 @@ def add(a: Interval, b: Interval) -> Interval:
     return _settled(a.lo + b.lo, a.hi + b.hi)
 
 
+@no_type_check
 def negative(a: Interval) -> Interval:
     """−a."""
     return Interval(-a.lo) if a.is_point else Interval(-a.hi, -a.lo)
 
 
+@no_type_check
 def subtract(a: Interval, b: Interval) -> Interval:
     """a − b."""
     return add(a, negative(b))
 
 
+@no_type_check
 def multiply(a: Interval, b: Interval) -> Interval:
     """a·b."""
     if a.is_point and b.is_point:
@@ -119,6 +130,7 @@ def divide(a: Interval, b: Interval) -> Interval:
     return Interval(a.lo / b.lo) if a.is_point and b.is_point else multiply(a, reciprocal(b))
 
 
+@no_type_check
 def absolute(a: Interval) -> Interval:
     """|a|."""
     if a.is_point:
@@ -126,6 +138,7 @@ def absolute(a: Interval) -> Interval:
     return Interval(np.maximum(np.maximum(a.lo, -a.hi), 0.0), a.magnitude)
 
 
+@no_type_check
 def integer_power(a: Interval, exponent: int) -> Interval:
     """aⁿ for a whole n; an even power is never negative."""
     if a.is_point:

@@ -15,6 +15,7 @@ from viceversa.constants.table import Constant
 N_SAMPLES = 64
 _ATTAINED = 1e-9  # a certified bound this close to a value that is attained is the supremum itself
 _VERTEX_WORK = 1 << 22  # entries evaluated over all vertices of a box before enumeration is given up
+_MAX_FREE = 8  # coordinates of a box, or entries of a matrix, whose vertices are enumerated
 _MANY = 100_000  # entries of a derivative from which fewer points are tried
 
 Norm = Callable[[np.ndarray], float]
@@ -174,7 +175,7 @@ def _at_vertices(D: Derivative, domain: Domain, measure: Norm, best: Callable) -
     read = _moved_by(D, domain)
     free = [np.flatnonzero(getattr(domain, name).lo != getattr(domain, name).hi) for name in read]
     n_free = sum(map(len, free))
-    if n_free > 16 or int(np.prod(D.shape)) << n_free > _VERTEX_WORK:
+    if n_free > _MAX_FREE or int(np.prod(D.shape)) << n_free > _VERTEX_WORK:
         return None
     if not all(np.isfinite(getattr(domain, name).magnitude).all() for name in read):
         return None
@@ -207,7 +208,7 @@ def _upper(D: Derivative, domain: Domain, enclosed: Interval, norm: Norm) -> flo
         return np.inf
     bounds.append(norm(enclosed.middle) + norm(enclosed.radius))
     varying = np.argwhere(enclosed.radius > 0.0)
-    if len(varying) <= 8:
+    if len(varying) <= _MAX_FREE:
         bounds.append(max(norm(A) for A in _vertices_of_entries(enclosed, varying)))
     terms = _affine_terms(D, domain)
     if terms is not None:
@@ -225,7 +226,7 @@ def _eigenvalue_bounds(J: Derivative, domain: Domain, enclosed: Interval) -> lis
     base = np.where(diagonal, S.lo, S.middle)
     bounds = [smallest_eigenvalue(base) - spectral(np.where(diagonal, 0.0, S.radius))]
     varying = [(i, j) for i, j in np.argwhere(S.radius > 0.0) if i < j]
-    if len(varying) <= 8:
+    if len(varying) <= _MAX_FREE:
         matrices = _vertices_of_entries(Interval(base, np.where(diagonal, S.lo, S.hi)), np.array(varying))
         bounds.append(min(smallest_eigenvalue(np.triu(A) + np.triu(A, 1).T) for A in matrices))
     terms = _affine_terms(J, domain)
