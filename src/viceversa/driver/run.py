@@ -79,6 +79,7 @@ class Run:
                     return self._solution(forced, certificate, now[1])
             elif verdict == loop.REACHED and not certificate.holds and n_tightenings < _N_TIGHTENINGS:
                 tol, n_tightenings = tol / 10.0, n_tightenings + 1
+                self.progress = eqx.tree_at(lambda now: now.verdict, self.progress, jnp.asarray(loop.RUNNING))
             else:
                 return self._solution(self._status(verdict, certificate), certificate, now[1])
             outcome = loop.go_on_compiled(

@@ -55,10 +55,13 @@ def solve(
         >>> print(vv.solve(problem).x.round(6), vv.solve(problem).status)
         [2.] solved
     """
+    _require(MisspecifiedVI, "problem", problem, "a vv.MisspecifiedVI")
     scheme = _DEFAULT if method is None else as_scheme(method)
     scheme.check(problem)
     tol, max_iter = _check_limits(tol, max_iter, time_limit)
     record = Record() if record is None else record
+    _require(Record, "record", record, "vv.Record(...)")
+    _require(Callable | None, "callback", callback, "a function of one dict")
     starts = _starts(problem, x0, theta0, multiplier0, init)
     truth = _truth(problem, record)
     chunked = problem.runs_on_host or callback is not None or time_limit is not None or verbose > 0
@@ -89,6 +92,7 @@ def iterate(
         >>> [float(point.x[0]) for point in itertools.islice(points, 3)]
         [0.0, 1.0, 1.0]
     """
+    _require(MisspecifiedVI, "problem", problem, "a vv.MisspecifiedVI")
     scheme = _DEFAULT if method is None else as_scheme(method)
     scheme.check(problem)
     x0, theta0, lam0 = _starts(problem, x0, theta0, multiplier0, init)
@@ -119,6 +123,7 @@ def _truth(problem: MisspecifiedVI, record: Record) -> Truth | None:
 def _starts(
     problem: MisspecifiedVI, x0, theta0, multiplier0, init: Solution | None
 ) -> tuple[Any, PyTree, Any]:
+    _require(Solution | None, "init", init, "a Solution of vv.solve")
     if init is not None:
         x0 = init.x if x0 is None else x0
         theta0 = init.theta if theta0 is None else theta0
@@ -131,10 +136,19 @@ def _starts(
 
 
 def _check_limits(tol, max_iter, time_limit) -> tuple[float, int]:
-    if not (np.ndim(tol) == 0 and np.isfinite(tol) and tol >= 0):
+    if not (_is_number(tol) and tol >= 0):
         raise InputError(f"tol is {tol}; a number >= 0 is needed (0 runs exactly max_iter iterations).")
-    if int(max_iter) != max_iter or max_iter < 0:
+    if not (_is_number(max_iter) and int(max_iter) == max_iter and max_iter >= 0):
         raise InputError(f"max_iter is {max_iter}; a whole number >= 0 is needed.")
-    if time_limit is not None and not time_limit > 0:
+    if time_limit is not None and not (_is_number(time_limit) and time_limit > 0):
         raise InputError(f"time_limit is {time_limit}; seconds > 0 are needed.")
     return float(tol), int(max_iter)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float, np.number)) and bool(np.isfinite(value))
+
+
+def _require(kind: Any, name: str, value: Any, needed: str) -> None:
+    if not isinstance(value, kind):
+        raise InputError(f"{name} is {type(value).__name__}; {needed} is needed.")
