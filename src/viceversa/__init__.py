@@ -1,6 +1,7 @@
 """Equilibria you do not fully know: variational inequalities whose parameter is learned while they are solved."""
 
 from viceversa import gallery, lagrangian, steps
+from viceversa.audit import Audit, audit
 from viceversa.bounds import Bounds, RuntimeCertificate, bounds, runtime_certificate
 from viceversa.catalogue import methods_table
 from viceversa.certificates import Certificate, certify
