@@ -203,9 +203,9 @@ def _moved_by(D: Derivative, domain: Domain) -> list[Argument]:
 
 def _upper(D: Derivative, domain: Domain, enclosed: Interval, norm: Norm) -> float:
     """The smallest of several proved bounds; each sees a different kind of structure."""
-    bounds = [norm(enclosed.magnitude)]
-    if not np.isfinite(bounds[0]):
+    if not np.isfinite(enclosed.magnitude).all():
         return np.inf
+    bounds = [norm(enclosed.magnitude)]
     bounds.append(norm(enclosed.middle) + norm(enclosed.radius))
     varying = np.argwhere(enclosed.radius > 0.0)
     if len(varying) <= _MAX_FREE:
