@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import sys
+import types
 from pathlib import Path
 
 import pytest
@@ -24,8 +26,11 @@ EXAMPLES = [
 
 
 @pytest.mark.parametrize("code", EXAMPLES)
-def test_example_runs(code):
-    exec(compile(code, "example", "exec"), {"__name__": "example"})
+def test_example_runs(code, monkeypatch):
+    # Classes defined in an example look their module up by name.
+    module = types.ModuleType("example")
+    monkeypatch.setitem(sys.modules, "example", module)
+    exec(compile(code, "example", "exec"), vars(module))
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)

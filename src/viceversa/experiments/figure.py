@@ -94,7 +94,7 @@ def last_iterate_figure(curves: Curves) -> Figure:
             ax.plot(average.at, average.median, color=STYLES[method]["color"], linewidth=0.8, label=label)
         floor = curves.curve(size, rule, OURS, "learning_floor", point="last").visible()
         top = np.maximum(floor.median, _SMALLEST)
-        label = "below what learning allows: ‖x(θ) − x*‖"
+        label = "learning floor"
         ax.fill_between(floor.at, _SMALLEST, top, color="#bbbbbb", alpha=0.45, linewidth=0, label=label)
 
     title = "Distance to the equilibrium: last iterate and average, and what learning allows"

@@ -111,7 +111,7 @@ def candidates(method: str, m: Moduli) -> list[Steps]:
     if method == TIKHONOV:
         grid = itertools.product((3.0, 10.0, 30.0, 100.0), (0.01, 0.1), (10.0, 30.0))
         return [_tikhonov(scale / (m.L_F + m.M), eps, ratio) for scale, eps, ratio in grid]
-    grid = itertools.product((1.0, 2.0, 3.0, 4.0), (0.1, 0.2, 0.4, 0.6))
+    grid = itertools.product((2.0, 2.5, 3.0, 4.0), (0.1, 0.2, 0.4, 0.6))
     return [_shared_steps(method, m, share, scale) for scale, share in grid]
 
 

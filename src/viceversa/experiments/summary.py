@@ -200,8 +200,8 @@ def _floor(frame: pd.DataFrame) -> str:
     finished = last["iteration"].to_numpy()[floor <= ROUNDING]
     return (
         "No method can know more than the parameter learned so far: ‖x(θ_k) − x*‖ is the distance at which an exact solver would "
-        f"stand at iteration k. Of {seen.size:,} recorded last iterates while this floor is above {ROUNDING:g}, {int((times < 1).sum())} "
-        f"lie below it; the closest is {LABELS[best['method']]} with steps {RULES[best['step_rule']][:3]} at iteration "
+        f"stand at iteration k. {seen.size:,} last iterates were recorded while this floor was above {ROUNDING:g}; below it: "
+        f"{int((times < 1).sum())}. The closest is {LABELS[best['method']]} with steps {RULES[best['step_rule']][:3]} at iteration "
         f"{best['iteration']:,}, {times.min():.3g} times the floor. (An iterate may cross it by chance on its way; none can stay below.)"
         + (f" From iteration {finished.min():,} on the floor is rounding." if finished.size else "")
     )
