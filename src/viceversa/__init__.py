@@ -1,7 +1,7 @@
 """Equilibria you do not fully know: variational inequalities whose parameter is learned while they are solved."""
 
 from viceversa import gallery, lagrangian, steps
-from viceversa.audit import Audit, audit
+from viceversa.audit import Audit, Explanation, audit, explain
 from viceversa.bounds import Bounds, RuntimeCertificate, bounds, runtime_certificate
 from viceversa.catalogue import methods_table
 from viceversa.certificates import Certificate, certify
@@ -11,7 +11,13 @@ from viceversa.driver import Record, Solution, Status, Trace, iterate, solve
 from viceversa.errors import InputError, SolveError, UserFunctionError
 from viceversa.functions import callback_constraints, callback_operator
 from viceversa.lagrangian import Phi, augmented_lagrangian, grad_lambda_Phi, grad_x_Phi, phi
-from viceversa.learners import ExtragradientLearner, PrimalDualLearner, ProjectedGradient, StochasticGradient
+from viceversa.learners import (
+    ExtragradientLearner,
+    NewtonLearner,
+    PrimalDualLearner,
+    ProjectedGradient,
+    StochasticGradient,
+)
 from viceversa.learning import (
     CoupledLearning,
     CoupledLearningWarning,
@@ -36,7 +42,7 @@ from viceversa.metrics import (
 from viceversa.problem import MisspecifiedVI
 from viceversa.saddle import PessimisticSaddlePoint, SaddleLearning, SaddlePoint
 from viceversa.sampling import FiniteSum, IndexedConstraints, NoisyOperator
-from viceversa.schemes import Oracle, Sequential, Simultaneous
+from viceversa.schemes import Oracle, SemismoothNewton, Sequential, Simultaneous
 from viceversa.sets import *
 
 __version__ = "0.1.0"

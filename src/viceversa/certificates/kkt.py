@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import equinox as eqx
@@ -12,13 +13,18 @@ import numpy as np
 from jaxtyping import Array, PyTree
 
 from viceversa import precision
-from viceversa.certificates.residuals import Residuals, Scales, constraint_slopes, residuals
+from viceversa.certificates.residuals import Residuals, Scales, constraint_slopes, force_scale, residuals
+from viceversa.certificates.statements import Statement
+from viceversa.errors import InputError
 from viceversa.problem import MisspecifiedVI
 
 
 @dataclass(frozen=True)
 class Certificate:
-    """What holds at a point, with the words for it. `relative` parts at most tol are what `solved` means."""
+    """What holds at a point, with the words for it. `relative` parts at most tol are what `solved` means.
+
+    `statements` are the lines that need constants of the problem; `certify(..., detail=True)` fills them.
+    """
 
     kkt_residual: float
     infeasibility: float
@@ -28,6 +34,15 @@ class Certificate:
     learning_error: float
     learning_provenance: str
     tol: float
+    statements: tuple[Statement, ...] = ()
+
+    def statement(self, name: str) -> Statement:
+        """The line whose name begins with `name`, such as "‖x − x*‖"."""
+        for line in self.statements:
+            if line.name.startswith(name):
+                return line
+        names = ", ".join(repr(line.name) for line in self.statements) or "none (ask certify for detail=True)"
+        raise InputError(f"statement: there is no line {name!r}; there are: {names}.")
 
     @property
     def holds(self) -> bool:
@@ -46,6 +61,7 @@ class Certificate:
             f"KKT residual {self.kkt_residual:.2e}; infeasibility 1ᵀ[f]₊ {self.infeasibility:.2e}; {learned}"
         )
         rows.append(f"violated constraints: {violated or 'none'}")
+        rows += [str(line) for line in self.statements]
         return "\n".join(rows)
 
 
@@ -58,10 +74,15 @@ def certify(
     x0: Any = None,
     theta0: Any = None,
     tol: float = 1e-8,
+    detail: bool = False,
+    declared: Mapping[str, Any] | None = None,
+    constants: Any = None,
 ) -> Certificate:
     """What can be proved about a point from anywhere, another solver included.
 
-    `theta` may be left out when it is known. `x0` is where relative units are taken (default: P_X(0)).
+    `theta` may be left out when it is known. `x0` is where relative units are taken (default: P_X(0)). `detail=True` adds
+    what the learning error can do to infeasibility and gap, and a bound on ‖x − x*‖ where F is proved strongly monotone;
+    these need `constants` (computed with `declared` if left out, see `vv.constants`).
 
     Example:
         >>> import numpy as np, viceversa as vv
@@ -83,7 +104,14 @@ def certify(
         found, values, units = jax.tree.map(
             np.asarray, run(problem, x, multiplier, theta, start, theta_start)
         )
-    return build_certificate(problem, found, values, units, tol)
+    certificate = build_certificate(problem, found, values, units, tol)
+    if not detail:
+        return certificate
+    from viceversa.certificates.detail import detailed_statements  # late: constants need this package first
+
+    error = certificate.learning_error
+    lines = detailed_statements(problem, x, multiplier, theta, values, error, constants, declared)
+    return replace(certificate, statements=lines)
 
 
 def build_certificate(
@@ -110,11 +138,10 @@ def evaluate(
 ) -> tuple[Residuals, Array, Array]:
     x, lam, x0 = jnp.asarray(x), jnp.asarray(lam), jnp.asarray(x0)
     theta, theta0 = jax.tree.map(jnp.asarray, (theta, theta0))
-    F, f, _ = problem.at(theta0)
     scales = Scales(
         x0=x0,
-        F=jnp.max(jnp.abs(F(x0)), initial=0.0),
-        f_start=jnp.abs(f(x0)),
+        F=force_scale(problem, x0, theta0),
+        f_start=jnp.abs(problem.at(theta0).f(x0)),
         f_slope=constraint_slopes(problem, x, x0, theta),
         theta0=theta0,
     )

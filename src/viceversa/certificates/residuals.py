@@ -16,6 +16,9 @@ from viceversa.problem import MisspecifiedVI
 # A box may be far larger than what happens in it, so a coordinate's unit is what it has reached. Where that is nothing
 # but rounding, it is this share of the width; of a width so large that it only means "no bound" there is no share.
 _ROUNDING = 64 * 2.0**-52
+_CANCELLATION = (
+    1e-7  # the least unit of F, as a share of its variation: 10⁸ times the rounding of a cancellation
+)
 _SHARE = 1e-6
 _NO_BOUND = 1e9
 _CLOSE = (
@@ -75,10 +78,25 @@ def theta_scale(problem: MisspecifiedVI, theta: PyTree, theta0: PyTree) -> Float
 
 def start_scales(problem: MisspecifiedVI, x0: Array, theta: PyTree) -> Scales:
     """The scales at the start."""
-    F, f, _ = problem.at(theta)
     slope = constraint_slopes(problem, x0, x0, theta)
-    F_hat = jnp.max(jnp.abs(F(x0)), initial=0.0)
-    return Scales(x0=x0, F=F_hat, f_start=jnp.abs(f(x0)), f_slope=slope, theta0=theta)
+    f_start = jnp.abs(problem.at(theta).f(x0))
+    return Scales(x0=x0, F=force_scale(problem, x0, theta), f_start=f_start, f_slope=slope, theta0=theta)
+
+
+def force_scale(problem: MisspecifiedVI, x0: Array, theta: PyTree) -> Float[Array, ""]:
+    """‖F(x_0)‖∞, but not below what rounding leaves of it where F vanishes at x_0 and at the solution alike.
+
+    A game started at its own equilibrium has F = 0 there up to cancellation; a small share of how F varies over x̂
+    keeps the unit from being that rounding.
+    """
+    F, _, _ = problem.at(theta)
+    if problem.runs_on_host:
+        return jnp.max(jnp.abs(F(x0)), initial=0.0)
+    irregular = jnp.cos(1.0 + jnp.arange(x0.size, dtype=x0.dtype)).reshape(x0.shape)
+    F_0, variation = jax.jvp(F, (x0,), (coordinate_scale(problem, x0, x0) * irregular,))
+    return jnp.maximum(
+        jnp.max(jnp.abs(F_0), initial=0.0), _CANCELLATION * jnp.max(jnp.abs(variation), initial=0.0)
+    )
 
 
 def constraint_slopes(problem: MisspecifiedVI, x: Array, x0: Array, theta: PyTree) -> Float[Array, " J"]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import ClassVar
 
 import jax
@@ -9,14 +10,20 @@ import jax.flatten_util
 import jax.numpy as jnp
 from jaxtyping import Array
 
+from viceversa.krylov import gmres
 from viceversa.learners.base import Learner, LearnerState
 from viceversa.learning.base import Learning
+
+LARGEST_DENSE = 300  # components of θ up to which its Jacobian is formed
+MAX_PRODUCTS = 40
+_RTOL = 1e-3  # of the linear system solved by products; the next step corrects what it leaves
 
 
 class NewtonLearner(Learner):
     """θ_{k+1} = P_Θ[θ_k + d],  ∂r(θ_k) d = −r(θ_k),  r(θ) = θ − P_Θ(θ − H(θ)/L)                    (1)
 
-    with one element ∂r of the generalized Jacobian of the natural map, solved densely. If (1) does not reduce
+    with one element ∂r of the generalized Jacobian of the natural map, solved densely, or by products where θ has
+    more than 300 components. If (1) does not reduce
     ‖r‖, the projected step θ − r(θ) is taken instead, which contracts. One step is exact for least squares
     whose bounds do not bind.
 
@@ -39,9 +46,17 @@ class NewtonLearner(Learner):
             return v - jax.flatten_util.ravel_pytree(learning.set.project(shifted))[0]
 
         r = natural(vector)
-        jacobian = jax.jacfwd(natural)(vector)
-        newton = vector - (r / jacobian[:, 0] if vector.size == 1 else jnp.linalg.solve(jacobian, r))
+        newton = vector - _solve(natural, vector, r)
         newton = jax.flatten_util.ravel_pytree(learning.set.project(unravel(newton)))[0]
         r_newton = natural(newton)
         better = jnp.all(jnp.isfinite(newton)) & (jnp.sum(r_newton**2) <= 0.81 * jnp.sum(r**2))
         return LearnerState(k=state.k + 1, theta=unravel(jnp.where(better, newton, vector - r)))
+
+
+def _solve(natural: Callable[[Array], Array], vector: Array, r: Array) -> Array:
+    """∂r(θ)⁻¹ r."""
+    if vector.size > LARGEST_DENSE:
+        _, product = jax.linearize(natural, vector)
+        return gmres(product, r, lambda v: v, _RTOL, MAX_PRODUCTS).solution
+    jacobian = jax.jacfwd(natural)(vector)
+    return r / jacobian[:, 0] if vector.size == 1 else jnp.linalg.solve(jacobian, r)
