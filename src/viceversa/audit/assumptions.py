@@ -17,6 +17,7 @@ from viceversa.audit.eigenvalue_search import (
     random_violating_pair,
     violating_pair,
 )
+from viceversa.audit.feasibility import feasibility_notes, slater_item
 from viceversa.audit.fields import (
     ConstraintGradient,
     LearningField,
@@ -26,7 +27,7 @@ from viceversa.audit.fields import (
     unravel,
 )
 from viceversa.audit.report import ASSUMPTIONS, Audit, Item, Verdict
-from viceversa.audit.slater import Depth, depth, learned_parameter
+from viceversa.audit.slater import Depth
 from viceversa.constants import Constant, Constants
 from viceversa.constants import constants as compute_constants
 from viceversa.constants.derivatives import Domain, derivative
@@ -60,14 +61,14 @@ def audit(
         (['i'], 'proved')
     """
     c = compute_constants(problem, declared) if constants is None else constants
-    depths: dict[str, Depth] = {}
+    slater, depths = slater_item(problem, c, theta0)
     items = {
         "i": _monotone(problem, c),
         "ii": _learning(problem),
         "iii": _constraints(problem, c),
         "iv": _lipschitz(problem, c),
         "v": _compact(problem, c),
-        "vi": _slater(problem, c, theta0, depths),
+        "vi": slater,
     }
     return Audit(items, c, _notes(items, depths))
 
@@ -266,66 +267,10 @@ def _compact(problem: MisspecifiedVI, c: Constants) -> Item:
     return Item(ASSUMPTIONS["v"], "proved", f"{numbers}; closed and convex by construction.")
 
 
-# -- (vi) ----------------------------------------------------------------------------------------------
-def _slater(problem: MisspecifiedVI, c: Constants, theta0: Any, depths: dict[str, Depth]) -> Item:
-    name = ASSUMPTIONS["vi"]
-    if problem.n_constraints == 0:
-        return Item(name, "proved", "There are no constraints.")
-    if problem.runs_on_host or isinstance(problem.learning, CoupledLearning):
-        why = (
-            "the constraints are a callback" if problem.runs_on_host else "θ* depends on x (coupled learning)"
-        )
-        return Item(name, "unknown", f"No strictly feasible point was searched for: {why}.")
-    theta, error, n_steps = learned_parameter(problem, theta0)
-    found = depths["learned"] = depth(problem, theta)
-    if not problem.learning.is_known:
-        depths["start"] = depth(problem, learned_start(problem, theta0))
-    margin = c.L_f_theta.value * error if error > 0 else 0.0
-    certain = error == 0.0 or (c.L_f_theta.is_bound and problem.learning.provenance != "estimated")
-    learned = "" if problem.learning.is_known else f", ‖θ − θ*‖ ≤ {error:.2g} after {n_steps} learning steps"
-    if found.slack > margin and found.slack > _ZERO * found.size:
-        robust = f"; the learning error can take away at most {margin:.2g}" if margin > 0 else ""
-        evidence = f"max_j f_j = {-found.slack:.6g} at the point in `points`{learned}{robust}."
-        verdict: Verdict = "proved" if certain else "not_refuted"
-        return Item(name, verdict, evidence, (found.x,), theta)
-    if found.slack <= 0 or found.flat:
-        floor = f"a weighted sum of the constraints is at least {found.floor:.3g} on all of X (if they are convex)"
-        if (found.empty and found.floor > margin) or (found.flat and margin <= 1e-9 * found.size):
-            sense = "X(θ*) is empty" if found.empty else "no point is strictly feasible, up to rounding"
-            return Item(name, "refuted", f"{sense}: {floor}{learned}.", (found.x,), theta)
-    evidence = (
-        f"The deepest point found has max_j f_j = {-found.slack:.6g}{learned}; needed is below {-margin:.2g}."
-    )
-    return Item(name, "unknown", evidence, (found.x,), theta)
-
-
-def learned_start(problem: MisspecifiedVI, theta0: Any = None) -> Any:
-    """θ_0 as `solve` takes it: P_Θ(0) where left out."""
-    theta = problem.learning.set.zeros() if theta0 is None else problem.check_theta("theta0", theta0)
-    with precision.double():
-        return jax.tree.map(np.asarray, problem.learning.set.project(jax.tree.map(jnp.asarray, theta)))
-
-
 def _notes(items: dict[str, Item], depths: dict[str, Depth]) -> tuple[str, ...]:
-    notes = []
-    if "start" in depths and depths["start"].empty and not depths["learned"].empty:
-        notes.append(
-            "X(θ₀) is empty at the start of learning, X(θ*) is not. Methods of the Lagrangian kind do not need X(θ_k) to have "
-            "a point, so `solve` works; whatever projects on X(θ_k) does not."
+    notes = feasibility_notes(items["vi"], depths)
+    if items["i"].verdict == "refuted":
+        notes += (
+            "F is not monotone: no convergence theorem applies. A certificate with small residuals still means a KKT point.",
         )
-    if items["vi"].verdict in ("refuted", "unknown") and not (
-        "learned" in depths and depths["learned"].empty
-    ):
-        notes.append(
-            "Slater's condition is not established, so multipliers need not be bounded and the theorem's constants are not "
-            "proved. `solve` still applies: its certificate is checked at the point itself and does not use Slater's condition."
-        )
-    if "learned" in depths and depths["learned"].empty:
-        notes.append(
-            "X(θ*) is empty, so there is nothing to solve: `solve` ends with `infeasible` and the weights that prove it."
-        )
-    if "i" in (key for key, item in items.items() if item.verdict == "refuted"):
-        notes.append(
-            "F is not monotone: no convergence theorem applies. A certificate with small residuals still means a KKT point."
-        )
-    return tuple(notes)
+    return notes
