@@ -2,8 +2,8 @@
 
 from viceversa.learners.base import Learner
 from viceversa.learners.extragradient import ExtragradientLearner
-from viceversa.learners.primal_dual import PrimalDualLearner
 from viceversa.learners.newton import NewtonLearner
+from viceversa.learners.primal_dual import PrimalDualLearner
 from viceversa.learners.projected_gradient import ProjectedGradient
 from viceversa.learners.stochastic_gradient import StochasticGradient
 
