@@ -6,6 +6,8 @@ NumPy, explicit loops and explicit Jacobians, and share no function with the pac
 
 from __future__ import annotations
 
+import functools
+
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
@@ -48,8 +50,9 @@ class Quadratics(eqx.Module):
         return 0.5 * jnp.einsum("a,jab,b->j", x, self.Q, x) + theta[1] * self.C @ x - theta[0] * self.d
 
 
+@functools.cache
 def problem():
-    """The problem as the package sees it."""
+    """The problem as the package sees it; one object, so that tests share its compiled programs."""
     return vv.MisspecifiedVI(
         Operator(M, Q_VECTOR),
         set=vv.Box(LOWER, UPPER),

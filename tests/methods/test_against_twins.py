@@ -32,22 +32,17 @@ METHODS = {
 
 
 @functools.cache
-def problem():
-    return small.problem()
-
-
-@functools.cache
 def run_named(name):
     return run(METHODS[name]())
 
 
 def average(name):
-    points = vv.iterate(problem(), METHODS[name](), **STARTS)
+    points = vv.iterate(small.problem(), METHODS[name](), **STARTS)
     return next(itertools.islice(points, N_STEPS, None)).x_average
 
 
 def run(method, n_steps=N_STEPS):
-    points = itertools.islice(vv.iterate(problem(), method, **STARTS), n_steps + 1)
+    points = itertools.islice(vv.iterate(small.problem(), method, **STARTS), n_steps + 1)
     return [(p.x, p.lam, p.theta) for p in points]
 
 
@@ -114,7 +109,7 @@ def test_adaptive():
     assert small.distance(run_named("adaptive"), expected) < 1e-11
     method = METHODS["adaptive"]()
     solution = vv.solve(
-        problem(), method, **STARTS, tol=0.0, max_iter=N_STEPS, record=vv.Record(at=range(N_STEPS + 1))
+        small.problem(), method, **STARTS, tol=0.0, max_iter=N_STEPS, record=vv.Record(at=range(N_STEPS + 1))
     )
     np.testing.assert_allclose(solution.trace.step_size[1:], gammas, rtol=1e-12)
     assert min(gammas) < 0.9 * max(gammas)  # both refusals and growth happen
@@ -193,7 +188,7 @@ def test_per_player_copies_never_separate_from_a_common_start(method):
 
 def test_per_player_copies_are_one_per_player_and_stay_equal():
     method = vv.ExtragradientLagrangian(step_size=0.03, learning_rate=RATE, multipliers="per_player")
-    solution = vv.solve(problem(), method, **STARTS, tol=0.0, max_iter=N_STEPS)
+    solution = vv.solve(small.problem(), method, **STARTS, tol=0.0, max_iter=N_STEPS)
     copies = np.asarray(solution.state.method.lam)
     assert copies.shape == (small.N, small.J)
     assert np.ptp(copies, axis=0).max() == 0.0
