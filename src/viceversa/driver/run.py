@@ -168,8 +168,8 @@ class Run:
     def _certify(self, x0, theta0) -> Certificate:
         point = self.point = self.scheme.output(self.progress.scheme)
         if not all(np.isfinite(np.asarray(leaf)).all() for leaf in jax.tree.leaves(point)):
-            worst = Relative(*[np.inf] * len(Relative._fields))
-            found = Residuals(np.inf, np.inf, np.inf, worst)
+            worst = jnp.asarray(jnp.inf)
+            found = Residuals(worst, worst, worst, Relative(worst, worst, worst, worst))
             nothing = np.full(self.problem.n_constraints, np.nan)
             return build_certificate(self.problem, found, nothing, nothing, float(self.tol))
         return certify(
