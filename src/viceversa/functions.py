@@ -122,12 +122,34 @@ def trace(name: str, function: Any, *likes: PyTree) -> Any:
         return Callback(function=function.function, pullback=function.pullback, name=name)
     with precision.double():
         avals = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(np.shape(leaf), np.float64), likes)
+        key = _structure(function, avals)
+        if key in _known_outputs:
+            return function
         closed, out_tree, is_jax_style = _trace_either_style(name, function, avals)
         if is_jax_style and isinstance(function, (eqx.Module, jax.tree_util.Partial)):
+            if key is not None:
+                _known_outputs[key] = jax.tree.unflatten(out_tree, closed.out_avals)
             return function
         data = [np.asarray(const) for const in closed.consts]
     _warn_about_single_precision(name, data)
     return Program(data=data, jaxpr=closed.jaxpr, out_tree=out_tree, name=name)
+
+
+# What modules of a known structure return, so that new data in an old structure are not traced again.
+_known_outputs: dict[Any, Any] = {}
+
+
+def _structure(function: Any, avals: tuple) -> Any:
+    """A module's structure and the shapes it is called with, or None for anything else."""
+    if not isinstance(function, eqx.Module) or isinstance(function, (Program, Callback)):
+        return None
+    leaves, tree = jax.tree.flatten((function, avals))
+    shapes = tuple((np.shape(v), v.dtype) if hasattr(v, "dtype") else v for v in leaves)
+    try:
+        hash((tree, shapes))
+    except TypeError:
+        return None
+    return tree, shapes
 
 
 def output_like(function: Any, *likes: PyTree) -> Any:
@@ -137,7 +159,8 @@ def output_like(function: Any, *likes: PyTree) -> Any:
             value = function(*jax.tree.map(jnp.asarray, likes))
             return jax.ShapeDtypeStruct(value.shape, value.dtype)
         avals = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(np.shape(leaf), np.float64), likes)
-        return jax.eval_shape(function, *avals)
+        known = _known_outputs.get(_structure(function, avals))
+        return jax.eval_shape(function, *avals) if known is None else known
 
 
 def is_affine_in(function: Callable, argument: int, *likes: PyTree) -> bool:
