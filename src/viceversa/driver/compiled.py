@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 _KEPT_BYTES = 1 << 26  # data of problems up to this size stays on the device between calls
+_MOST_PROGRAMS = 256
 
 
 class Compiled:
@@ -32,6 +33,10 @@ class Compiled:
         key = (kept, tree, is_array, fixed)
         program = self._programs.get(key)
         if program is None:
+            while (
+                len(self._programs) >= _MOST_PROGRAMS
+            ):  # the oldest goes: every lambda is a structure of its own
+                self._programs.pop(next(iter(self._programs)))
             program = self._programs[key] = jax.jit(_Unflatten(self.function, kept, tree, is_array, fixed))
         return program(first, arrays).whole()
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
+import jax.flatten_util
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PyTree
 
@@ -19,6 +20,7 @@ from viceversa.sets.base import ConvexSet
 
 MAX_PRODUCTS_SYMMETRIC = 200  # MINRES keeps seven vectors, so it may take its time
 LEAST_CURVATURE = 1e-4  # local derivatives below this share of 1/γ are taken for zero
+SMALL = 5000  # unknowns up to which (x, λ) is joined into one vector for the Krylov method
 MAX_PRODUCTS = 60  # GMRES keeps them all
 
 
@@ -133,7 +135,7 @@ def _solve_on_faces(
 
     rhs = (rhs[0], flip * rhs[1])
     if problem.symmetric:
-        found = krylov.minres(matvec, rhs, precondition, rtol, MAX_PRODUCTS_SYMMETRIC)
+        found = _minres(matvec, rhs, precondition, rtol)
     else:
         found = _gmres_in_units(matvec, rhs, metric, metric, rtol, min(MAX_PRODUCTS, _size(problem)))
     u, y = found.solution
@@ -165,6 +167,20 @@ def _solve_in_full(
     back = Metric(gamma=1.0 / metric.gamma, rho=1.0 / metric.rho)
     found = _gmres_in_units(matvec, (-r_x, -r_lam), metric, back, rtol, min(MAX_PRODUCTS, _size(problem)))
     return Direction(*found.solution, found.n_products)
+
+
+def _minres(matvec: Callable, rhs: PyTree, precondition: Callable, rtol) -> krylov.KrylovResult:
+    """MINRES, on one vector where x is small: a product then costs less than the operations on its two parts."""
+    if rhs[0].size > SMALL:
+        return krylov.minres(matvec, rhs, precondition, rtol, MAX_PRODUCTS_SYMMETRIC)
+    vector, split = jax.flatten_util.ravel_pytree(rhs)
+
+    def joined(operation: Callable) -> Callable[[Array], Array]:
+        return lambda v: jax.flatten_util.ravel_pytree(operation(split(v)))[0]
+
+    scale = joined(precondition)(jnp.ones_like(vector))
+    found = krylov.minres(joined(matvec), vector, lambda v: scale * v, rtol, MAX_PRODUCTS_SYMMETRIC)
+    return krylov.KrylovResult(split(found.solution), found.n_products)
 
 
 def _gmres_in_units(
