@@ -223,7 +223,7 @@ def _semidefinite(low: np.ndarray, high: np.ndarray) -> bool:
     base, radius = np.where(diagonal, low, 0.5 * (low + high)), np.where(diagonal, 0.0, 0.5 * (high - low))
     spread = spectral(radius) if radius.any() else 0.0
     scale = max(np.abs(low).max(initial=0.0), np.abs(high).max(initial=0.0)) * len(low)
-    return smallest_eigenvalue(base) - spread >= -_ZERO * scale
+    return bool(smallest_eigenvalue(base) - spread >= -_ZERO * scale)
 
 
 def _listed(names: list[str]) -> str:

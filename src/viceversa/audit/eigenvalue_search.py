@@ -22,6 +22,7 @@ _N_EXPLORE, _N_REFINE = 70, 50  # steps of a search: of falling length first, th
 _FIRST, _SHRINK = 0.2, 0.93  # of the set's diagonal: together the first steps can cross it twice
 _REACHES = (1.0, 10.0, 100.0)  # lengths tried in directions without a bound
 _SIGNIFICANT = 1e-12  # a violation counts beyond this share of the numbers it is computed from
+_N_ON_HOST = 32  # pairs for functions that run on the host, one call at a time
 _N_RANDOM = 128  # random pairs, which see jumps that derivatives do not
 
 
@@ -54,6 +55,17 @@ class _Look(NamedTuple):
     x_gradient: Array
     t_gradient: Array
     vector: Array
+
+
+class _Search(NamedTuple):
+    """Where the search is, the lowest place it has seen with what it looks like there, and the length of its last step."""
+
+    x: Array
+    t: Array
+    best_x: Array
+    best_t: Array
+    at: _Look
+    length: Array
 
 
 def lowest_eigenvalue(field: Any, moving: ConvexSet, parameter: ConvexSet, seed: int = 0) -> Lowest | None:
@@ -92,7 +104,7 @@ def random_violating_pair(
 ) -> ViolatingPair | None:
     """The same from random pairs only, for functions that cannot be traced."""
     with precision.double():
-        xs, ys, ts = _random_pairs(moving, parameter)
+        xs, ys, ts = (part[:_N_ON_HOST] for part in _random_pairs(moving, parameter))
         at_x, at_y = (
             np.stack(
                 [np.asarray(field(jnp.asarray(p), jnp.asarray(t))) for p, t in zip(points, ts, strict=True)]
@@ -141,29 +153,33 @@ def _descend(field, moving, parameter, inside, frame, xs, ts, x_units, t_units):
 
     def from_start(x, t, x_unit, t_unit):
         units = (x_unit, t_unit)
-        diagonal = jnp.sqrt(1.0 * (jnp.sum(x_unit > 0) + jnp.sum(t_unit > 0)))
-        first = look(x, t)
+        longest = _FIRST * jnp.sqrt(1.0 * (jnp.sum(x_unit > 0) + jnp.sum(t_unit > 0)))
 
-        def explore(k, carry):
-            x, t, at, best = carry
-            x, t = move(at, x, t, _FIRST * _SHRINK**k * diagonal, units)
-            at = look(x, t)
-            better = at.value < best[2].value
-            return x, t, at, jax.tree.map(lambda a, b: jnp.where(better, a, b), (x, t, at), best)
+        def step(k, carry: _Search) -> _Search:
+            at = look(carry.x, carry.t)
+            better = at.value < carry.at.value
+            choose = lambda this, that: jax.tree.map(lambda a, b: jnp.where(better, a, b), this, that)
+            best_x, best_t, best = choose((carry.x, carry.t, at), (carry.best_x, carry.best_t, carry.at))
+            exploring = k < _N_EXPLORE
+            length = jnp.where(
+                exploring,
+                longest * _SHRINK**k,
+                jnp.minimum(carry.length * jnp.where(better, 1.5, 0.4), longest),
+            )
+            length = jnp.where(k == _N_EXPLORE, 4.0 * carry.length, length)
+            from_x, from_t, slope = jax.tree.map(
+                lambda now, lowest: jnp.where(exploring, now, lowest),
+                (carry.x, carry.t, at),
+                (best_x, best_t, best),
+            )
+            x, t = move(slope, from_x, from_t, length, units)
+            return _Search(x, t, best_x, best_t, best, length)
 
-        _, _, _, best = jax.lax.fori_loop(0, _N_EXPLORE, explore, (x, t, first, (x, t, first)))
-
-        def refine(_, carry):
-            (x, t, at), length = carry
-            x_new, t_new = move(at, x, t, length, units)
-            new = look(x_new, t_new)
-            better = new.value < at.value
-            kept = jax.tree.map(lambda a, b: jnp.where(better, a, b), (x_new, t_new, new), (x, t, at))
-            return kept, jnp.minimum(length * jnp.where(better, 1.5, 0.4), _FIRST * diagonal)
-
-        length = 4.0 * _FIRST * _SHRINK**_N_EXPLORE * diagonal
-        (x, t, at), _ = jax.lax.fori_loop(0, _N_REFINE, refine, (best, length))
-        return at.value, x, t, at.vector
+        nowhere = _Look(jnp.asarray(jnp.inf), jnp.zeros_like(x), jnp.zeros_like(t), jnp.zeros_like(x))
+        end = jax.lax.fori_loop(
+            0, _N_EXPLORE + _N_REFINE, step, _Search(x, t, x, t, nowhere, jnp.asarray(longest))
+        )
+        return end.at.value, end.best_x, end.best_t, end.at.vector
 
     return jax.vmap(from_start)(xs, ts, x_units, t_units)
 

@@ -58,7 +58,7 @@ def _judge(found: Depth, theta: Any, margin: float, certain: bool, learned: str)
         return Item(name, verdict, evidence, **witness)
     empty = found.empty and certain and found.floor > margin
     if empty or (found.flat and margin <= _LEARNED * found.size):
-        sense = "X(θ*) is empty" if empty else "no point is strictly feasible, up to rounding"
+        sense = "X(θ*) is empty" if empty else "no point is strictly feasible beyond rounding"
         floor = f"a weighted sum of the constraints is at least {found.floor:.3g} on all of X (if they are convex)"
         return Item(name, "refuted", f"{sense}: {floor}{learned}.", **witness)
     evidence = (

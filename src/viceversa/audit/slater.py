@@ -21,6 +21,7 @@ _N_STEPS = 150  # accelerated projected-gradient steps at each of them
 _MAX_LEARNING = 1 << 16  # learning steps before the parameter is taken as it is
 _LEARNED = 1e-12  # relative error at which learning is finished
 _ROUNDING = 1e-10  # of the terms behind it: a margin below this counts as zero
+_FLAT = 1e-7  # likewise: a set in which nobody can be further inside than this has no interior worth the name
 
 
 @dataclass(frozen=True)
@@ -44,8 +45,8 @@ class Depth:
 
     @property
     def flat(self) -> bool:
-        """Whether, up to rounding, no point is strictly feasible."""
-        return self.slack <= _ROUNDING * self.size and self.floor >= -_ROUNDING * self.size
+        """Whether no strictly feasible point was found and none is further inside than rounding."""
+        return self.slack <= _ROUNDING * self.size and self.floor >= -_FLAT * self.size
 
 
 def depth(problem: MisspecifiedVI, theta: PyTree) -> Depth:

@@ -50,7 +50,8 @@ def distance_statement(
     drift = float(c.L_F_theta) * error if error > 0 else 0.0
     slack = float(c.L_f_theta) * error if error > 0 else 0.0
     with precision.double():
-        terms = _terms(problem, x, multiplier, theta, np.float64(mu))
+        run = _terms if problem.runs_on_host else _terms_compiled
+        terms = run(problem, x, multiplier, theta, np.float64(mu))
         best, complementarity, rounding, outside, worst = map(float, terms)
     excess = max(worst + slack, 0.0) if problem.n_constraints else 0.0
     if excess > 0.0 and multiplier_size is None:
@@ -71,7 +72,6 @@ def distance_statement(
     return Statement(_NAME, found.value, found.how, tuple(assumptions), found.provenance)
 
 
-@eqx.filter_jit
 def _terms(problem: MisspecifiedVI, x: Any, lam: Any, theta: PyTree, mu: Array) -> tuple[Array, ...]:
     """(the maximum in (2), −λᵀf, rounding, ‖x − P_X(x)‖, max_j f_j), at P_X(x)."""
     F, f, X = problem.at(jax.tree.map(jnp.asarray, theta))
@@ -91,3 +91,6 @@ def _terms(problem: MisspecifiedVI, x: Any, lam: Any, theta: PyTree, mu: Array) 
     outside = jnp.sqrt(jnp.sum((given - x) ** 2))
     worst = jnp.max(f_x, initial=-jnp.inf)
     return best, -jnp.sum(lam * f_x), _ROUNDING * sizes, outside, worst
+
+
+_terms_compiled = eqx.filter_jit(_terms)
