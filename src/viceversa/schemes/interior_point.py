@@ -20,6 +20,7 @@ import jax.scipy.linalg
 import numpy as np
 from jaxtyping import Array, Float, Int, PyTree
 
+from viceversa.errors import InputError
 from viceversa.numerics import positive_part
 from viceversa.problem import MisspecifiedVI
 from viceversa.sets import Ball, Intersection, Product
@@ -52,7 +53,7 @@ def lift(X: ConvexSet) -> Lifted | None:
     n = int(np.prod(X.shape))
     try:
         linear, balls = _parts(X, n)
-    except TypeError:
+    except (InputError, TypeError):
         return None
     lower, upper = np.full(n, -np.inf), np.full(n, np.inf)
     A, b, C, d = [np.zeros((0, n))], [np.zeros(0)], [np.zeros((0, n))], [np.zeros(0)]

@@ -1,0 +1,113 @@
+"""Covariance matrices as a set Θ on which every portfolio problem is convex."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, PyTree
+
+from viceversa import numerics
+from viceversa.errors import InputError
+from viceversa.sets import Ball
+from viceversa.sets.base import ConvexSet, point_method, sample_method
+
+_ROUNDING = 1e-13  # an eigenvalue this small beside the largest entry is zero
+
+
+class Covariances(ConvexSet):
+    """Symmetric positive semidefinite matrices of bounded size.
+
+        S = { S ∈ ℝⁿˣⁿ : S = Sᵀ, S ⪰ 0, ‖S‖_F ≤ radius },   P_S(C) = min(1, radius/‖C₊‖_F)·C₊            (1)
+
+    with C₊ the positive part of (C + Cᵀ)/2: a cone first, then a ball around its tip, which together are exact. A matrix
+    that has a Cholesky factor is left as it is, so that projecting a covariance costs no eigenvalues.
+
+    Example:
+        >>> import numpy as np, viceversa as vv
+        >>> vv.Covariances(2, radius=10.0).project(np.array([[1.0, 0.0], [0.0, -2.0]])).round(12) + 0.0
+        array([[1., 0.],
+               [0., 0.]])
+    """
+
+    ball: Ball
+    n: int = eqx.field(static=True)
+
+    def __init__(self, n: int, radius: Any):
+        if int(n) != n or n < 1:
+            raise InputError(f"Covariances: n is {n}; a whole number >= 1 is needed.")
+        self.n = int(n)
+        self.ball = Ball(0.0, radius, shape=(self.n, self.n))
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (self.n, self.n)
+
+    @property
+    def radius(self) -> float:
+        """The largest Frobenius norm."""
+        return float(self.ball.radius)
+
+    @point_method
+    def project(self, x: PyTree) -> PyTree:
+        """(1); the derivative has the divided differences of [·]₊ in the eigenbasis, zero eigenvalues counted as active."""
+        return self.ball.project(_semidefinite_part((x + x.T) / 2))
+
+    @point_method
+    def support(self, c: PyTree) -> tuple[Any, PyTree]:
+        """radius·‖c₊‖_F, at c₊ stretched to the radius."""
+        part = _semidefinite_part((c + c.T) / 2)
+        size = jnp.sqrt(jnp.sum(part * part))
+        return self.ball.radius * size, self.ball.radius * numerics.safe_divide(part, size, 0.0)
+
+    def diameter(self) -> float:
+        """√2·radius (radius for n = 1), exactly: ⟨S, T⟩ ≥ 0 between two points."""
+        return self.radius * (math.sqrt(2.0) if self.n > 1 else 1.0)
+
+    def width(self) -> np.ndarray:
+        """radius for every entry, exactly: a variance is in [0, radius], a covariance in [−radius/2, radius/2]."""
+        return np.full(self.shape, self.radius)
+
+    @sample_method
+    def sample(self, key: Array) -> PyTree:
+        """AAᵀ with A normal, at a uniform share of the radius."""
+        key_factor, key_size = jax.random.split(key)
+        factor = jax.random.normal(key_factor, self.shape)
+        matrix = factor @ factor.T
+        return matrix * (self.ball.radius * jax.random.uniform(key_size) / jnp.sqrt(jnp.sum(matrix**2)))
+
+    def interior_point(self) -> np.ndarray:
+        """The multiple of the identity at half the radius."""
+        return np.eye(self.n) * (0.5 * self.radius / math.sqrt(self.n))
+
+
+@jax.custom_jvp
+def _semidefinite_part(C):
+    nearly = C + _ROUNDING * jnp.max(jnp.abs(C), initial=0.0) * jnp.eye(C.shape[0])
+    is_semidefinite = jnp.all(jnp.isfinite(jnp.linalg.cholesky(nearly)))
+    return jax.lax.cond(is_semidefinite | ~jnp.all(jnp.isfinite(C)), lambda S: S, _without_negative, C)
+
+
+def _without_negative(C):
+    values, vectors = jnp.linalg.eigh(C)
+    return (vectors * jnp.maximum(values, 0.0)) @ vectors.T
+
+
+@_semidefinite_part.defjvp
+def _semidefinite_part_jvp(primals, tangents):
+    (C,), (dC,) = primals, tangents
+    values, vectors = jnp.linalg.eigh(C)
+    positive = values > _ROUNDING * jnp.max(jnp.abs(values), initial=0.0)
+    both, size = positive[:, None] & positive[None, :], jnp.abs(values)
+    mixed = positive[:, None] ^ positive[None, :]
+    share = numerics.safe_divide(
+        jnp.maximum(size[:, None] * positive[:, None], size[None, :] * positive[None, :]),
+        size[:, None] + size[None, :],
+        0.0,
+    )
+    weight = jnp.where(both, 1.0, jnp.where(mixed, share, 0.0))
+    return _semidefinite_part(C), vectors @ (weight * (vectors.T @ dC @ vectors)) @ vectors.T
