@@ -1,8 +1,8 @@
-"""Certified maxima over the ε-enlargement, for a family of concave functions on one feasible set."""
+"""Certified maxima over the ε-enlargement, for one concave function after another on one feasible set."""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -11,7 +11,19 @@ import numpy as np
 from jaxtyping import Array, PyTree
 
 from viceversa.errors import InputError
-from viceversa.metrics.concave_program import Bounds, Guess, Program, Scales, Task, maximise, scales_at
+from viceversa.metrics import cone_program
+from viceversa.metrics.concave_program import (
+    MAX_NEWTON,
+    Bounds,
+    Guess,
+    Program,
+    Scales,
+    Task,
+    is_tight,
+    maximise,
+    repaired,
+    scales_at,
+)
 from viceversa.problem import MisspecifiedVI
 from viceversa.sets.base import ConvexSet
 
@@ -19,68 +31,117 @@ from viceversa.sets.base import ConvexSet
 TIGHT = 1e-8
 # Up to this size the diagonal of the Hessian is computed column by column, beyond it only its mean is estimated.
 MAX_DIAGONAL = 4096
-# Margins tried for a Slater point, relative to |f| at an interior point of X.
+# Margins tried for a Slater point, relative to the largest |f_j| at an interior point of X.
 SLATER_MARGINS = (1e-1, 1e-3, 1e-6)
-
-
-class Enlarged(NamedTuple):
-    """X_ε(θ) for all ε, with a point deep inside (`slater`) and whether it satisfies every constraint strictly."""
-
-    problem: MisspecifiedVI
-    theta: PyTree
-    slater: Array
-    strict: bool
+# What computed constraints may exceed ε by where no Slater point exists, relative to the numbers they are made of.
+ROUNDING = 1e-12
 
 
 class CertifiedMaximiser:
-    """max of concave functions over X_ε(θ), one after the other, each started where the last one ended."""
+    """max of concave functions over X_ε(θ), one after the other, each started where the last one ended.
+
+    `like` is one of the functions; −∇² of all of them is that of `like`, and at least 2·modulus. To be used within
+    `precision.double()`.
+    """
 
     def __init__(
-        self, problem: MisspecifiedVI, theta: PyTree, like: Any, modulus: float = 0.0, tol: float = TIGHT
+        self, problem: MisspecifiedVI, theta: PyTree, like: Any, modulus: Any = 0.0, tol: float = TIGHT
     ):
         self.problem, self.theta, self.tol = problem, theta, np.asarray(tol)
-        self.modulus = np.asarray(modulus) if modulus > 0.0 else None
+        self.modulus = np.asarray(modulus, dtype=np.float64)
         self.by_support = _support_is_traced(problem.set)
-        self.reach = np.asarray(problem.set.diameter())
-        start = problem.set.interior_point()
-        self.scales: Scales = _scales(like, problem, theta, start)
-        nothing = np.zeros(problem.n_constraints)
-        self.guess = Guess(jnp.asarray(start), jnp.asarray(nothing), jnp.zeros_like(jnp.asarray(start)))
+        self.diameter = np.asarray(problem.set.diameter())
+        start = jnp.asarray(problem.set.interior_point())
+        self.scales = _scales(like, problem, theta, start)
+        self.cold = Guess(start, jnp.zeros(problem.n_constraints), jnp.zeros_like(start))
+        self.guess = self.cold
         self.slater, self.strict = self._slater(like)
 
-    def __call__(self, objective: Any, epsilon: float, slater: Any = None) -> Bounds:
-        """Bounds on max over X_ε of one objective."""
-        bounds, self.guess = self._solve(
-            objective, Task(np.asarray(epsilon), np.asarray(1.0), np.asarray(0.0))
-        )
+    @property
+    def finite(self) -> bool:
+        """Whether the upper bound can be finite: X is bounded or the functions curve by a proved modulus."""
+        return bool(np.isfinite(self.diameter)) or bool(self.modulus > 0.0)
+
+    def __call__(self, objective: Any, epsilon: float) -> Bounds:
+        """Bounds on max over X_ε of one objective: from the last one's end, if need be afresh, if need be by Clarabel."""
+        task = self._task(epsilon)
+        bounds, self.guess = self._solve(objective, task, self.guess)
+        if self.finite and np.isfinite(bounds.lower) and not is_tight(bounds, self.tol):
+            again, self.guess = self._solve(objective, task, self.cold)
+            bounds = _tighter(bounds, again)
+        if self.finite and np.isfinite(bounds.lower) and not is_tight(bounds, self.tol):
+            guess = cone_program.solve(objective, self.problem, self.theta, float(epsilon))
+            if guess is not None:
+                again, self.guess = self._solve(objective, task, guess)
+                bounds = _tighter(bounds, again)
         return bounds
+
+    def maximiser(self, objective: Any, epsilon: float) -> tuple[Array, Array, bool]:
+        """(ŷ ∈ X, its multipliers, whether it converged): the maximiser to rounding, for a strictly concave objective."""
+        task, never = self._task(epsilon), np.asarray(-1.0)
+        numbers = (self.scales, self.modulus, self.diameter, never)
+        bounds, end = _solve(
+            objective, self.problem, self.theta, task, self.guess, self.slater, numbers, self.by_support
+        )
+        self.guess = end
+        return self.problem.set.project(end.y), end.mu, bool(bounds.n_newton < MAX_NEWTON)
 
     def is_empty(self, objective: Any, epsilon: float) -> bool:
         """Whether X_ε is proved empty: some μ ≥ 0 has μᵀf > ε‖μ‖∞ on all of X."""
-        bounds, _ = self._solve(objective, Task(np.asarray(epsilon), np.asarray(0.0), np.asarray(0.0)))
+        bounds, _ = self._solve(objective, self._task(epsilon)._replace(weight=np.asarray(0.0)), self.cold)
         return bool(bounds.upper < 0.0)
 
-    def _solve(self, objective: Any, task: Task) -> tuple[Bounds, Guess]:
-        return _solve(
-            objective, self.problem, self.theta, task, self.guess, self.slater, self.scales, self.modulus, self.reach,
-            self.tol, self.by_support,
-        )  # fmt: skip
+    def retreat(self, y: Any, epsilon: float) -> Array | None:
+        """A point of X_ε on the way from y ∈ X to the Slater point, as near to y as convexity proves; None if there is none."""
+        moved = _retreat(self.problem, self.theta, self._task(epsilon), jnp.asarray(y), self.slater)
+        inside = self._task(epsilon).contains(self.problem.at(self.theta).f(moved))
+        return moved if bool(inside) else None
+
+    def excess_allowed(self, epsilon: float) -> float:
+        """What a point of X_ε may exceed ε by: 0 where a Slater point (or, for ε > 0, a feasible one) is known."""
+        f = self.problem.at(self.theta).f
+        if self.strict or float(np.maximum(f(self.slater), 0.0).sum()) < epsilon:
+            return 0.0
+        size = np.abs(f(self.cold.y)).max() + np.sqrt(self.scales.slope_sq) * np.linalg.norm(self.slater)
+        return ROUNDING * float(size)
+
+    def _task(self, epsilon: float) -> Task:
+        one, zero = np.asarray(1.0), np.asarray(0.0)
+        return Task(
+            np.asarray(epsilon), weight=one, margin=zero, slack=np.asarray(self.excess_allowed(epsilon))
+        )
+
+    def _solve(self, objective: Any, task: Task, guess: Guess) -> tuple[Bounds, Guess]:
+        numbers = (self.scales, self.modulus, self.diameter, self.tol)
+        return _solve(objective, self.problem, self.theta, task, guess, self.slater, numbers, self.by_support)
 
     def _slater(self, like: Any) -> tuple[Array, bool]:
-        """A point of X where every f_j < 0 by a margin; failing that, an interior point of X."""
-        self.slater = self.guess.y
-        if self.problem.n_constraints == 0:
-            return self.slater, True
+        """A point of X where every f_j < 0 by a margin; failing that, the least infeasible one found."""
+        self.slater = self.cold.y
         f = self.problem.at(self.theta).f
         values = np.asarray(f(self.slater))
-        if values.max() < 0.0:
+        if np.max(values, initial=-np.inf) < 0.0:
             return self.slater, True
-        for margin in SLATER_MARGINS:
-            task = Task(np.asarray(0.0), np.asarray(0.0), np.asarray(margin * np.abs(values).max()))
-            bounds, guess = self._solve(like, task)
-            if float(np.max(f(bounds.y_upper))) < 0.0:
+        best, zero = self.slater, np.asarray(0.0)
+        for share in (*SLATER_MARGINS, 0.0):
+            margin = np.asarray(share * np.abs(values).max())
+            bounds, _ = self._solve(like, Task(zero, weight=zero, margin=margin, slack=zero), self.cold)
+            if float(jnp.max(f(bounds.y_upper))) < 0.0:
                 return bounds.y_upper, True
-        return bounds.y_upper, False
+            best = min(best, bounds.y_upper, key=lambda y: float(jnp.sum(jnp.maximum(f(y), 0.0))))
+        return best, False
+
+
+@eqx.filter_jit
+def _retreat(problem: MisspecifiedVI, theta: PyTree, task: Task, y: Array, slater: Array) -> Array:
+    _, f, X = problem.at(theta)
+    return repaired(X.project(y), f, jax.tree.map(jnp.asarray, task), slater)
+
+
+def _tighter(one: Bounds, other: Bounds) -> Bounds:
+    """The better of each side."""
+    low, high = (one if one.lower >= other.lower else other), (one if one.upper <= other.upper else other)
+    return high._replace(lower=low.lower, y_lower=low.y_lower)
 
 
 def _support_is_traced(X: ConvexSet) -> bool:
@@ -92,8 +153,7 @@ def _support_is_traced(X: ConvexSet) -> bool:
 
 
 @eqx.filter_jit
-def _scales(objective: Any, problem: MisspecifiedVI, theta: PyTree, y: Any) -> Scales:
-    y = jnp.asarray(y)
+def _scales(objective: Any, problem: MisspecifiedVI, theta: PyTree, y: Array) -> Scales:
     _, f, X = problem.at(theta)
     _, hessian = jax.linearize(jax.grad(objective), y)
     if y.size <= MAX_DIAGONAL:
@@ -114,27 +174,29 @@ def _solve(
     theta: PyTree,
     task: Task,
     guess: Guess,
-    slater: Any,
-    scales: Scales,
-    modulus: Any,
-    reach: Any,
-    tol: Any,
+    slater: Array,
+    numbers: tuple,
     by_support: bool,
 ) -> tuple[Bounds, Guess]:
     _, f, X = problem.at(theta)
+    scales, modulus, diameter, tol = numbers
 
     def excess(X: ConvexSet, c: Array, y: Array) -> Array:
         """max_{z∈X} cᵀ(z − y) − m‖z − y‖², or a bound: with p = P_X(y + tc), cᵀ(z − p) ≤ (p − y)ᵀ(z − p)/t."""
         if by_support:
             linear = X.support(c)[0] - jnp.sum(c * y)
         else:
-            t = 1.0 / jnp.maximum(scales.curvature, scales.drift)
+            t = scales.reach / (_norm(c) + jnp.finfo(c.dtype).tiny)
             p = X.project(y + t * c)
-            linear = jnp.sum(c * (p - y)) + jnp.sqrt(jnp.sum(jnp.square(p - y))) * reach / t
-        if modulus is None:
-            return linear
-        z = X.project(y + c / (2.0 * modulus))
-        return jnp.minimum(linear, jnp.sum(c * (z - y)) - modulus * jnp.sum(jnp.square(z - y)))
+            linear = jnp.sum(c * (p - y)) + _norm(p - y) * diameter / t
+        m = jnp.where(modulus > 0.0, modulus, 1.0)
+        z = X.project(y + c / (2.0 * m))
+        curved = jnp.sum(c * (z - y)) - m * jnp.sum(jnp.square(z - y))
+        return jnp.where(modulus > 0.0, jnp.minimum(linear, curved), linear)
 
-    task, guess = jax.tree.map(jnp.asarray, (task, guess))
-    return maximise(Program(objective, f, X, task, scales), guess, jnp.asarray(slater), tol, excess)
+    task = jax.tree.map(jnp.asarray, task)
+    return maximise(Program(objective, f, X, task, scales), guess, slater, tol, excess)
+
+
+def _norm(v: Array) -> Array:
+    return jnp.sqrt(jnp.sum(v * v))

@@ -31,29 +31,34 @@ from viceversa.sets.base import ConvexSet
 MAX_NEWTON = 200
 MAX_PRODUCTS = 300
 MAX_TRIALS = 30
-# Steps in a row that change nothing beyond rounding.
-MAX_STUCK = 4
-ROUNDING = 1e-12
+# A step that changes this little, relative to the terms of ∇φ, is idle; after so many of them nothing is left to gain.
+ROUNDING = 1e-11
+MAX_IDLE = 6
 # A gradient this small relative to its terms that a step does not halve: change φ instead of insisting.
 SMALL = 1e-8
 # How much stiffer the two penalties are than the function itself: each outer iteration gains about this factor.
 STIFFER = 100.0
+# How far the penalty of f may grow beyond that when it gains less.
+STIFFEST = 1e3
 # The proximal term, relative to the curvature of g; it keeps the systems definite where g is flat.
-PROXIMAL = 1e-6
+PROXIMAL = 1e-5
+LEAST_PROXIMAL = 1e-8
 # Curvature below this multiple of ‖∇g‖ over the size of X counts as none: a linear program.
 FLAT = 1e-9
+# A step that leaves any bounded X: how far X reaches is measured by projecting its end.
+FAR = 1e6
 # The residual a system is solved to, squared and relative.
 RESIDUAL_SQ = 1e-20
 
 
 class Scales(NamedTuple):
-    """Sizes the method needs once: ‖∇²g‖, diag(−∇²g) and its mean, ‖Jf‖², and ‖∇g‖ over the size of X."""
+    """Sizes the method needs once: ‖∇²g‖, diag(−∇²g) and its mean, ‖Jf‖², and how far X reaches along ∇g."""
 
     curvature: Float[Array, ""]
     diagonal: Float[Array, "..."]
     typical: Float[Array, ""]
     slope_sq: Float[Array, ""]
-    drift: Float[Array, ""]
+    reach: Float[Array, ""]
 
 
 class Guess(NamedTuple):
@@ -65,11 +70,19 @@ class Guess(NamedTuple):
 
 
 class Task(NamedTuple):
-    """Which program: g is multiplied by `weight` and `margin` is added to f, so that weight 0 asks for a Slater point."""
+    """Which program: g is multiplied by `weight` and `margin` is added to f, so that weight 0 asks for a Slater point.
+
+    `slack` is what a point may exceed ε by and still count for (2): zero, unless X_ε has no interior to retreat to.
+    """
 
     epsilon: Float[Array, ""]
     weight: Float[Array, ""]
     margin: Float[Array, ""]
+    slack: Float[Array, ""]
+
+    def contains(self, f_y: Array) -> Array:
+        """Whether 1ᵀ[f(y) + margin]₊ ≤ ε + slack, as computed."""
+        return total_violation(f_y + self.margin) <= self.epsilon + self.slack
 
 
 class Bounds(NamedTuple):
@@ -104,22 +117,16 @@ class _Penalised(NamedTuple):
     sigma: Float[Array, ""]
     stiffness: Float[Array, ""]
     delta: Float[Array, ""]
+    delta_least: Float[Array, ""]
 
-    def multipliers(self, program: Program, y: Array) -> tuple[Array, Array]:
-        """(4)."""
-        u = program.f(y) + program.task.margin + self.mu / self.sigma
-        v = y + self.nu / self.stiffness
-        return self.sigma * distance_vector(u, program.task.epsilon), self.stiffness * (
-            v - program.X.project(v)
-        )
-
-    def gradient(self, program: Program, y: Array) -> Array:
+    def gradient(self, program: Program, y: Array) -> tuple[Array, Array, Array]:
+        """(∇φ(y), μ, ν) with the multipliers of (4) at y."""
         f_y, pullback = program.f.vjp(y)
-        u = f_y + program.task.margin + self.mu / self.sigma
-        v = y + self.nu / self.stiffness
-        pulled = pullback(self.sigma * distance_vector(u, program.task.epsilon))
-        pushed = self.stiffness * (v - program.X.project(v))
-        return pulled + pushed + self.delta * (y - self.center) - program.task.weight * jax.grad(program.g)(y)
+        u, v = f_y + program.task.margin + self.mu / self.sigma, y + self.nu / self.stiffness
+        mu = self.sigma * distance_vector(u, program.task.epsilon)
+        nu = self.stiffness * (v - program.X.project(v))
+        slope = program.task.weight * jax.grad(program.g)(y)
+        return pullback(mu) + nu + self.delta * (y - self.center) - slope, mu, nu
 
 
 class _State(NamedTuple):
@@ -129,7 +136,7 @@ class _State(NamedTuple):
     phi: _Penalised
     size: Float[Array, ""]
     change: Float[Array, ""]
-    n_stuck: Int[Array, ""]
+    n_idle: Int[Array, ""]
     bounds: Bounds
     done: Bool[Array, ""]
 
@@ -140,13 +147,13 @@ def scales_at(g: Callable, f: Constraints, X: ConvexSet, y: Array, diagonal: Arr
     f_y, slope = jax.linearize(f, y)
     _, pullback = f.vjp(y)
     start = jnp.reshape(jnp.cos(jnp.arange(y.size, dtype=y.dtype)), y.shape) + 1.0
-    reach = jnp.maximum(_norm(X.project(y + 1e3 * gradient) - y), 1.0)
+    far = X.project(y + safe_divide(FAR, _norm(gradient), 0.0) * gradient)
     return Scales(
         curvature=_largest(hessian, start),
         diagonal=diagonal,
         typical=jnp.mean(diagonal),
         slope_sq=_largest(lambda v: pullback(slope(v)), start) if f_y.size else jnp.ones(()),
-        drift=_norm(gradient) / reach,
+        reach=jnp.where(_norm(far - y) > 0.0, _norm(far - y), 1.0),
     )
 
 
@@ -163,26 +170,31 @@ def maximise(program: Program, start: Guess, slater: Array, tol, excess: Callabl
 
     def body(state: _State) -> _State:
         phi = state.phi
-        y, mu, nu, size, scale, n_products = _newton_step(program, state)
-        stuck = (size > 0.5 * state.size) & (size <= SMALL * scale)
-        bounds = _improved(program, state.bounds, y, mu, slater, excess, n_products)
-        moved = _norm(nu - phi.nu) + phi.delta * _norm(y - phi.center)
-        moved = moved + jnp.sqrt(program.scales.slope_sq) * _norm(mu - phi.mu)
-        solved = (size <= 0.1 * moved) | stuck
-        change = _norm(mu - phi.mu) / phi.sigma
-        slow = solved & (change > 0.1 * state.change)
-        n_stuck = jnp.where(stuck & (moved <= 10.0 * size) & (size <= ROUNDING * scale), state.n_stuck + 1, 0)
-        new = _Penalised(y, mu, nu, jnp.where(slow, 5.0, 1.0) * phi.sigma, phi.stiffness, 0.1 * phi.delta)
+        step = _newton_step(program, phi, state.y)
+        bounds = _improved(program, state.bounds, step, slater, excess)
+        mu_change = _norm(step.mu - phi.mu)
+        moved = _norm(step.nu - phi.nu) + phi.delta * _norm(step.y - phi.center)
+        moved = moved + jnp.sqrt(program.scales.slope_sq) * mu_change
+        stuck = (step.size > 0.5 * state.size) & (step.size <= SMALL * step.scale)
+        solved = (step.size <= 0.1 * moved) | stuck
+        idle = jnp.maximum(moved, step.size) <= ROUNDING * step.scale
+        slow = solved & (mu_change / phi.sigma > 0.1 * state.change)
+        harder = phi._replace(
+            center=step.y,
+            mu=step.mu,
+            nu=step.nu,
+            sigma=jnp.where(slow, jnp.minimum(5.0 * phi.sigma, STIFFEST * first.sigma), phi.sigma),
+            delta=jnp.maximum(0.1 * phi.delta, phi.delta_least),
+        )
+        proved_empty = (task.weight == 0.0) & (bounds.upper < 0.0)
         return _State(
-            y=y,
-            phi=jax.tree.map(lambda a, b: jnp.where(solved, a, b), new, phi),
-            size=jnp.where(solved, jnp.inf, size),
-            change=jnp.where(solved, change, state.change),
-            n_stuck=n_stuck,
+            y=step.y,
+            phi=jax.tree.map(lambda a, b: jnp.where(solved, a, b), harder, phi),
+            size=jnp.where(solved, jnp.inf, step.size),
+            change=jnp.where(solved, mu_change / phi.sigma, state.change),
+            n_idle=state.n_idle + idle,
             bounds=bounds._replace(n_outer=bounds.n_outer + solved),
-            done=is_tight(bounds, tol)
-            | ((task.weight == 0.0) & (bounds.upper < 0.0))
-            | (n_stuck >= MAX_STUCK),
+            done=is_tight(bounds, tol) | proved_empty | (state.n_idle >= MAX_IDLE),
         )
 
     end = jax.lax.while_loop(lambda s: ~s.done & (s.bounds.n_newton < MAX_NEWTON), body, state)
@@ -195,34 +207,52 @@ def is_tight(bounds: Bounds, tol) -> Array:
 
 
 def _first_penalty(program: Program, start: Guess) -> _Penalised:
+    """The first φ: penalties stiffer than g by `STIFFER`, a proximal term that is slight where g curves."""
     scales = program.scales
-    flat = jnp.maximum(scales.curvature, 1e-3 * scales.drift)
-    flat = jnp.where(flat > 0.0, flat, 1.0)
-    curved = (scales.curvature > FLAT * scales.drift) & (program.task.weight > 0.0)
+    # What carries y across X in one step where g has no curvature.
+    drift = safe_divide(_norm(jax.grad(program.g)(start.y)), scales.reach, 1.0)
+    drift = jnp.where(drift > 0.0, drift, 1.0)
+    curved = (scales.curvature > FLAT * drift) & (program.task.weight > 0.0)
+    curvature, typical = jnp.where(curved, scales.curvature, 0.0), jnp.where(curved, scales.typical, 0.0)
     return _Penalised(
         center=start.y,
         mu=start.mu,
         nu=start.nu,
-        sigma=STIFFER * safe_divide(flat, scales.slope_sq, 1.0),
-        stiffness=STIFFER * jnp.where(curved, scales.typical, flat),
-        delta=jnp.where(curved, PROXIMAL * scales.curvature, flat),
+        sigma=STIFFER * safe_divide(jnp.maximum(curvature, drift), scales.slope_sq, 1.0),
+        stiffness=STIFFER * jnp.maximum(typical, drift),
+        delta=jnp.where(curved, PROXIMAL * scales.curvature, drift),
+        delta_least=LEAST_PROXIMAL * jnp.where(curved, scales.curvature, 1e3 * drift),
     )
 
 
-def _newton_step(program: Program, state: _State):
-    """One step on (3): y, the multipliers (4) to first order, ‖∇φ‖, the size of its terms, and the products.
+class _Step(NamedTuple):
+    """The new point, its multipliers, ‖∇φ‖ there, the size of the terms ∇φ is made of, and the products it took."""
+
+    y: Float[Array, "..."]
+    mu: Float[Array, " J"]
+    nu: Float[Array, "..."]
+    size: Float[Array, ""]
+    scale: Float[Array, ""]
+    n_products: Int[Array, ""]
+
+
+def _newton_step(program: Program, phi: _Penalised, y: Array) -> _Step:
+    """One Newton step on (3).
 
     The multipliers are those the step predicts: (4) at the new point magnifies the rounding of f by σ.
     """
-    phi = state.phi
-    G, hessian = jax.linearize(lambda y: phi.gradient(program, y), state.y)
-    d, n_products = _conjugate_gradients(hessian, -G, _diagonal(program, phi, state.y))
-    alpha, G_new = _step_length(lambda y: phi.gradient(program, y), state.y, d, G)
-    (mu, nu), slopes = jax.linearize(lambda y: phi.multipliers(program, y), state.y)
-    dmu, dnu = slopes(alpha * d)
-    y = state.y + alpha * d
-    scale = _norm(G) + program.task.weight * _norm(jax.grad(program.g)(y)) + _norm(nu)
-    return y, jnp.maximum(mu + dmu, 0.0), nu + dnu, _norm(G_new), scale, n_products
+    (G, mu, nu), linear = jax.linearize(lambda y: phi.gradient(program, y), y)
+    d, n_products = _conjugate_gradients(lambda v: linear(v)[0], -G, _diagonal(program, phi, y))
+    alpha, G_new = _step_length(lambda y: phi.gradient(program, y)[0], y, d, G)
+    _, dmu, dnu = linear(alpha * d)
+    return _Step(
+        y=y + alpha * d,
+        mu=jnp.maximum(mu + dmu, 0.0),
+        nu=nu + dnu,
+        size=_norm(G_new),
+        scale=_norm(G) + _norm(nu) + jnp.sqrt(program.scales.slope_sq) * _norm(mu),
+        n_products=n_products,
+    )
 
 
 def _diagonal(program: Program, phi: _Penalised, y: Array) -> Array:
@@ -236,39 +266,42 @@ def _diagonal(program: Program, phi: _Penalised, y: Array) -> Array:
 
 
 class _Search(NamedTuple):
-    """A bracket of the zero of the increasing slope φ'(α) = ∇φ(y + αd)ᵀd."""
+    """A bracket [low, high] of the zero of the increasing slope φ'(α) = ∇φ(y + αd)ᵀd; G = ∇φ at the last α tried."""
 
     low: Float[Array, ""]
     high: Float[Array, ""]
     slope_low: Float[Array, ""]
     slope_high: Float[Array, ""]
-    last: Float[Array, ""]
+    alpha: Float[Array, ""]
+    G: Float[Array, "..."]
     n_trials: Int[Array, ""]
 
 
 def _step_length(gradient: Callable, y: Array, d: Array, G: Array) -> tuple[Array, Array]:
     """(α, ∇φ(y + αd)): 1 when the full step pays, else where the slope along d nearly vanishes."""
-    G_full = gradient(y + d)
-    slope, slope_full = jnp.sum(G * d), jnp.sum(G_full * d)
-    pays = (jnp.abs(slope_full) <= 0.5 * jnp.abs(slope)) | (_norm(G_full) <= 0.5 * _norm(G))
-    pays = pays | (slope >= 0.0) | (slope_full <= 0.0)
+    slope, size = jnp.sum(G * d), _norm(G)
+
+    def unfinished(s: _Search) -> Array:
+        now = jnp.sum(s.G * d)
+        flat_enough = jnp.where(s.alpha == 1.0, 0.5, 0.1)
+        pays = (jnp.abs(now) <= flat_enough * jnp.abs(slope)) | (_norm(s.G) <= 0.5 * size) | (slope >= 0.0)
+        # φ still falls at α = 1: the whole step is taken.
+        pays = pays | ((s.alpha == 1.0) & (now <= 0.0))
+        return (s.n_trials == 0) | (~pays & (s.n_trials < MAX_TRIALS))
 
     def body(s: _Search) -> _Search:
-        secant = s.low - s.slope_low * (s.high - s.low) / (s.slope_high - s.slope_low)
-        alpha = jnp.where(s.n_trials % 2 == 0, secant, 0.5 * (s.low + s.high))
-        now = jnp.sum(gradient(y + alpha * d) * d)
+        secant = s.low - s.slope_low * safe_divide(s.high - s.low, s.slope_high - s.slope_low, 0.5)
+        alpha = jnp.where(s.n_trials % 2 == 1, secant, 0.5 * (s.low + s.high))
+        alpha = jnp.where(s.n_trials == 0, 1.0, alpha)
+        G_now = gradient(y + alpha * d)
+        now = jnp.sum(G_now * d)
         low, slope_low = jnp.where(now > 0.0, s.low, alpha), jnp.where(now > 0.0, s.slope_low, now)
         high, slope_high = jnp.where(now > 0.0, alpha, s.high), jnp.where(now > 0.0, now, s.slope_high)
-        return _Search(low, high, slope_low, slope_high, now, s.n_trials + 1)
+        return _Search(low, high, slope_low, slope_high, alpha, G_now, s.n_trials + 1)
 
-    def search():
-        start = _Search(jnp.zeros(()), jnp.ones(()), slope, slope_full, slope, jnp.asarray(0))
-        steep = lambda s: (jnp.abs(s.last) > 0.1 * jnp.abs(slope)) & (s.n_trials < MAX_TRIALS)
-        end = jax.lax.while_loop(steep, body, start)
-        alpha = jnp.where(end.last > 0.0, end.high, end.low)
-        return alpha, gradient(y + alpha * d)
-
-    return jax.lax.cond(pays, lambda: (jnp.ones(()), G_full), search)
+    one, zero = jnp.ones(()), jnp.zeros(())
+    end = jax.lax.while_loop(unfinished, body, _Search(zero, one, slope, -slope, one, G, jnp.asarray(0)))
+    return end.alpha, end.G
 
 
 class _Conjugate(NamedTuple):
@@ -298,12 +331,10 @@ def _conjugate_gradients(product: Callable, b: Array, diagonal: Array) -> tuple[
     return end.solution, end.n_products
 
 
-def _improved(
-    program: Program, best: Bounds, y: Array, mu: Array, slater: Array, excess: Callable, n_products: Array
-) -> Bounds:
+def _improved(program: Program, best: Bounds, step: _Step, slater: Array, excess: Callable) -> Bounds:
     """(1) and (2) at a new point, where better."""
     g, f, X, task, _ = program
-    y = X.project(y)
+    y, mu = X.project(step.y), step.mu
     f_y, pullback = f.vjp(y)
     f_y = f_y + task.margin
     g_y, slope = jax.value_and_grad(g)(y)
@@ -311,7 +342,7 @@ def _improved(
     upper = support_of_enlargement(mu, task.epsilon) + task.weight * g_y - jnp.sum(mu * f_y)
     upper = upper + excess(X, ascent, y)
     y_lower = repaired(y, f, task, slater)
-    lower = jnp.where(is_in_enlargement(y_lower, f, task), task.weight * g(y_lower), -jnp.inf)
+    lower = jnp.where(task.contains(f(y_lower)), task.weight * g(y_lower), -jnp.inf)
     higher, smaller = lower > best.lower, upper < best.upper
     return Bounds(
         lower=jnp.where(higher, lower, best.lower),
@@ -321,7 +352,7 @@ def _improved(
         mu=jnp.where(smaller, mu, best.mu),
         n_outer=best.n_outer,
         n_newton=best.n_newton + 1,
-        n_products=best.n_products + n_products,
+        n_products=best.n_products + step.n_products,
     )
 
 
@@ -331,11 +362,6 @@ def support_of_enlargement(mu: Array, epsilon: Array) -> Array:
     return jnp.where(largest > 0.0, epsilon * largest, 0.0)
 
 
-def is_in_enlargement(y: Array, f: Constraints, task: Task) -> Array:
-    """Whether 1ᵀ[f(y)]₊ ≤ ε as computed, without a tolerance."""
-    return total_violation(f(y) + task.margin) <= task.epsilon
-
-
 def repaired(y: Array, f: Constraints, task: Task, slater: Array) -> Array:
     """y moved towards a Slater point z just far enough to lie in X_ε (y itself if it does).
 
@@ -343,6 +369,7 @@ def repaired(y: Array, f: Constraints, task: Task, slater: Array) -> Array:
     linear, so Newton's method from s = 0 finds the least such s from below, piece by piece.
     """
     f_y, f_z = f(y) + task.margin, f(slater) + task.margin
+    limit = task.epsilon + task.slack
     if f_y.size == 0:
         return y
 
@@ -350,19 +377,17 @@ def repaired(y: Array, f: Constraints, task: Task, slater: Array) -> Array:
         s, k = carry
         along = (1.0 - s) * f_y + s * f_z
         decrease = jnp.sum(jnp.where(along > 0.0, f_y - f_z, 0.0))
-        step = safe_divide(total_violation(along) - task.epsilon, decrease, 1.0)
+        step = safe_divide(total_violation(along) - limit, decrease, 1.0)
         return jnp.where(decrease > 0.0, jnp.minimum(s + step, 1.0), 1.0), k + 1
 
     def too_early(carry):
         s, k = carry
-        return (
-            (total_violation((1.0 - s) * f_y + s * f_z) > task.epsilon) & (s < 1.0) & (k < 2 * f_y.size + 2)
-        )
+        return (total_violation((1.0 - s) * f_y + s * f_z) > limit) & (s < 1.0) & (k < 2 * f_y.size + 2)
 
     share, _ = jax.lax.while_loop(too_early, newton, (jnp.zeros(()), jnp.asarray(0)))
 
     def outside(s):
-        return (s < 1.0) & ~is_in_enlargement(y + s * (slater - y), f, task)
+        return (s < 1.0) & ~task.contains(f(y + s * (slater - y)))
 
     # Rounding may leave the point a last digit outside: go a little further.
     share = jax.lax.while_loop(outside, lambda s: jnp.minimum(1.0, 1.5 * s + 1e-16), share)

@@ -12,6 +12,9 @@ from jaxtyping import Array, Float
 
 from viceversa.numerics import positive_part
 
+# Up to this many constraints all pairs are compared, which compiles and runs faster than sorting.
+FEW = 32
+
 
 def total_violation(u: Float[Array, " J"]) -> Float[Array, ""]:
     """1ᵀ[u]₊."""
@@ -36,11 +39,13 @@ def _distance_vector_jvp(primals, tangents):
 
 
 def _threshold(u, epsilon):
+    """τ = max_k (p_1 + … + p_k − ε)/k over the sorted p = [u]₊, largest first; 0 inside K_ε."""
     if u.size == 0:
         return jnp.zeros(())
-    # Sorted from the largest, the k largest exceed τ together by ε: the last k for which the k-th still does.
-    p = -jnp.sort(-positive_part(u))
-    k = jnp.arange(1, p.size + 1)
-    candidates = (jnp.cumsum(p) - epsilon) / k
-    last = jnp.maximum(jnp.sum(p > candidates), 1) - 1
-    return jnp.maximum(candidates[last], 0.0)
+    p = positive_part(u)
+    if u.size <= FEW:
+        largest = p[None, :] >= p[:, None]
+        sums, k = jnp.sum(jnp.where(largest, p[None, :], 0.0), axis=1), jnp.sum(largest, axis=1)
+    else:
+        sums, k = jnp.cumsum(-jnp.sort(-p)), jnp.arange(1, p.size + 1)
+    return jnp.maximum(jnp.max((sums - epsilon) / k), 0.0)

@@ -7,12 +7,13 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import PyTree
 
-from viceversa import precision
-from viceversa.errors import InputError
+from viceversa import functions, precision
+from viceversa.errors import InputError, SolveError
+from viceversa.metrics.certified_maximum import CertifiedMaximiser
 from viceversa.metrics.enlargement import total_violation
+from viceversa.metrics.objectives import Regularised
 from viceversa.numerics import positive_part, tree_norm, tree_subtract
 from viceversa.problem import MisspecifiedVI
 
@@ -40,6 +41,40 @@ def kkt_residual(problem: MisspecifiedVI, x: Any, multiplier: Any, theta: Any = 
     with precision.double():
         run = _kkt_residual if problem.runs_on_host else _kkt_residual_compiled
         return float(run(problem, jnp.asarray(x), jnp.asarray(multiplier), theta))
+
+
+def natural_residual(problem: MisspecifiedVI, x: Any, theta: Any = None) -> float:
+    """‖x − P_{X(θ)}(x − F(x, θ))‖, Euclidean, with the projection on X(θ) = { y ∈ X : f(y, θ) ≤ 0 } to rounding.
+
+    Zero exactly at solutions of the VI at θ.
+
+    Example:
+        >>> import viceversa as vv
+        >>> problem = vv.MisspecifiedVI(lambda x, t: x - t, set=vv.Box([0.0], [4.0]),
+        ...                             constraints=lambda x, t: x[0] - 1.5, learning=vv.Known(3.0))
+        >>> round(vv.natural_residual(problem, [1.0]), 9)  # 1 − F(1) = 3, and its projection is 1.5
+        0.5
+    """
+    x, theta = problem.check_x("x", x), known_theta(problem, theta)
+    if isinstance(problem.constraints, functions.Callback):
+        raise InputError(
+            "natural_residual: constraints is a callback, and projecting on { f ≤ 0 } needs f inside a compiled program. "
+            "Write f with numpy or jax.numpy, or use kkt_residual."
+        )
+    with precision.double():
+        theta = jax.tree.map(jnp.asarray, theta)
+        point = jnp.asarray(x)
+        F_x = problem.operator(point, theta)
+        if problem.n_constraints == 0:
+            return float(tree_norm(point - problem.set.project(point - F_x)))
+        objective = Regularised(F_x, point, jnp.asarray(0.5))  # its maximiser is the projection of x − F(x)
+        maximiser = CertifiedMaximiser(problem, theta, objective, modulus=0.5)
+        projected, _, converged = maximiser.maximiser(objective, 0.0)
+        if not converged:
+            empty = maximiser.is_empty(objective, 0.0)
+            why = "is empty (proved)" if empty else "could not be projected on"
+            raise SolveError(f"natural_residual: X(θ) = {{ y ∈ X : f(y, θ) ≤ 0 }} {why} at this θ.")
+        return float(tree_norm(point - projected))
 
 
 def parameter_error(problem: MisspecifiedVI, theta: Any, theta_true: Any) -> float:
