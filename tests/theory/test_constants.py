@@ -208,7 +208,7 @@ def test_what_has_no_rule_is_estimated_and_never_a_bound():
     assert found.L_F_x.provenance == "estimated"
     assert found.L_F_x.n_samples > 10
     assert "≈" in str(found)
-    assert "not certified: the primitive digamma" in found.L_F_x.how
+    assert "not certified: the primitive polygamma" in found.L_F_x.how
     with pytest.raises(vv.InputError, match="L_F_x is only estimated, and nothing can be proved"):
         vv.bounds(problem, 100)
     with pytest.raises(vv.InputError, match="L_F_x is only estimated"):

@@ -18,7 +18,7 @@ from viceversa.constants.ingredients import (
     ingredients,
     printed_dual_radius,
 )
-from viceversa.constants.theory_steps import Version, check_version
+from viceversa.constants.theory_steps import check_version
 from viceversa.errors import InputError
 from viceversa.methods import AcceleratedAugmentedLagrangian, AugmentedLagrangian
 from viceversa.problem import MisspecifiedVI
@@ -32,7 +32,7 @@ _SMALL_START = 1e-2  # the accelerated variant's ρ₀ as a fraction of the bala
 def bounds(
     problem: MisspecifiedVI,
     K: int,
-    version: Version = "corrected",
+    version: str = "corrected",
     *,
     method: Any = None,
     x0: Any = None,

@@ -9,7 +9,7 @@ import numpy as np
 
 from viceversa.constants.ingredients import Ingredients
 from viceversa.constants.table import Constants
-from viceversa.constants.theory_steps import TITLES, Version
+from viceversa.constants.theory_steps import TITLES
 from viceversa.errors import InputError
 
 _MAX_COUNTED = 5_000_000  # iterations of the accelerated weights that are counted one by one
@@ -38,7 +38,7 @@ class Bounds:
     These bounds hold and are loose (by 10³ to 10⁴ on the paper's market): they are no prediction.
     """
 
-    version: Version
+    version: str
     method: str
     K: int
     step_size: float

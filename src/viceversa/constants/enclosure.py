@@ -149,6 +149,7 @@ _CONTROL = {"cond": _cond, "scan": _scan, "while": _while}
 
 
 # -- arithmetic ----------------------------------------------------------------------------------------
+@no_type_check
 def _dot_general(a: Interval, b: Interval, dimension_numbers, **_) -> Interval:
     (contract_a, contract_b), (batch_a, batch_b) = dimension_numbers
     letters = iter("abcdefghijklmnopqrstuvwxyz")
@@ -161,7 +162,8 @@ def _dot_general(a: Interval, b: Interval, dimension_numbers, **_) -> Interval:
     out += [c for i, c in enumerate(names_a) if i not in contract_a and i not in batch_a]
     out += [c for j, c in enumerate(names_b) if j not in contract_b and j not in batch_b]
     formula = f"{''.join(names_a)},{''.join(names_b)}->{''.join(out)}"
-    return arithmetic.contract(a, b, lambda u, v: np.einsum(formula, u, v, optimize=True))
+    large = a.lo.size * b.lo.size > 100_000  # below, planning the contraction costs more than doing it
+    return arithmetic.contract(a, b, lambda u, v: np.einsum(formula, u, v, optimize=large))
 
 
 def _compare(below: Callable, a: Interval, b: Interval) -> Interval:

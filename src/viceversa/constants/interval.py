@@ -195,6 +195,7 @@ def sine(a: Interval) -> Interval:
     return Interval(np.sin(a.lo)) if a.is_point else cosine(a.map(lambda end: end - 0.5 * np.pi))
 
 
+@no_type_check
 def contract(a: Interval, b: Interval, product: Callable[[Any, Any], np.ndarray]) -> Interval:
     """A bilinear `product(a, b)` with nonnegative coefficients (a matrix product) of intervals.
 
@@ -214,6 +215,7 @@ def _changes_sign(a: Interval) -> Any:
     return (a.lo < 0.0) & (a.hi > 0.0)
 
 
+@no_type_check
 def _contract_by_sign(a: Interval, b: Interval, product: Callable[[Any, Any], np.ndarray]) -> Interval:
     up = [np.maximum(end, 0.0) for end in (b.lo, b.hi)]
     down = [np.minimum(end, 0.0) for end in (b.lo, b.hi)]

@@ -15,7 +15,7 @@ from viceversa.constants.table import Constant
 N_SAMPLES = 64
 _ATTAINED = 1e-9  # a certified bound this close to a value that is attained is the supremum itself
 _VERTEX_WORK = 1 << 22  # entries evaluated over all vertices of a box before enumeration is given up
-_MAX_FREE = 8  # coordinates of a box, or entries of a matrix, whose vertices are enumerated
+_MAX_FREE = 6  # coordinates of a box, or entries of a matrix, whose vertices are enumerated
 _MANY = 100_000  # entries of a derivative from which fewer points are tried
 
 Norm = Callable[[np.ndarray], float]

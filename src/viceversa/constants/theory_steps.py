@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from viceversa.constants.compute import constants as compute_constants
 from viceversa.constants.ingredients import Ingredients, dual_radius, ingredients, printed_dual_radius
@@ -12,7 +12,6 @@ from viceversa.constants.table import Constants
 from viceversa.errors import InputError
 from viceversa.problem import MisspecifiedVI
 
-Version = Literal["corrected", "paper"]
 TITLES: dict[str, str] = {"corrected": "proved (corrected analysis)", "paper": "as printed, not proved"}
 _BALANCE = 0.2  # ρC₁ as a fraction of 2L_{F,x}: in the middle of the range that works well (THEORY.md B.7)
 
@@ -25,7 +24,7 @@ class TheorySteps:
     paper:      1/γ = ρC₁ + C₂(‖λ*‖ + D_Λ) + 2L_{F,x} + L_{F,θ},  ρ = 1/L^Φ_λθ             (2)
     """
 
-    version: Version
+    version: str
     step_size: float
     penalty: float
     learning_rate: float
@@ -66,7 +65,7 @@ class TheorySteps:
 
 def theory_steps(
     problem: MisspecifiedVI,
-    version: Version = "corrected",
+    version: str = "corrected",
     *,
     penalty: float | None = None,
     learning_rate: float | None = None,
@@ -128,7 +127,7 @@ def _printed(problem, c: Constants, penalty, learning_rate, x0, theta0, multipli
     return _steps("paper", problem, parts, rho, learning_rate, radius, given, c)
 
 
-def _steps(version: Version, problem, parts, rho, learning_rate, radius, given, c: Constants) -> TheorySteps:
+def _steps(version: str, problem, parts, rho, learning_rate, radius, given, c: Constants) -> TheorySteps:
     eta = (
         problem.learning.default_rate()
         if learning_rate is None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -77,7 +77,7 @@ class AugmentedLagrangian(Method):
 
     @classmethod
     def from_theory(
-        cls, problem: MisspecifiedVI, version: Literal["corrected", "paper"] = "corrected", **given: Any
+        cls, problem: MisspecifiedVI, version: str = "corrected", **given: Any
     ) -> AugmentedLagrangian:
         """Algorithm 1 with ρ, γ and η that satisfy the theorem's conditions for this problem.
 
