@@ -54,8 +54,8 @@ def bounds(
         >>> problem = vv.MisspecifiedVI(lambda x, t: x - t, set=vv.Box([0.0], [4.0]), learning=vv.Known(2.0),
         ...                             constraints=lambda x, t: x - 1.0)
         >>> proved = vv.bounds(problem, K=1000)
-        >>> proved.infeasibility < 0.1, proved.iterations(1e-2) > 1000
-        (True, True)
+        >>> proved.title, proved.infeasibility < 1.0, proved.iterations(0.1) > 1000
+        ('proved (corrected analysis)', True, True)
     """
     check_version(version)
     if int(K) != K or K < 1:
