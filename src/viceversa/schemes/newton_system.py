@@ -46,10 +46,9 @@ def local_metric(
 
 
 class Residual(NamedTuple):
-    """r_x = x − P_X(x − γG), r_λ = λ − [λ + ρf]₊ with G = F + Jfᵀλ, and ‖r_x‖²/γ + Σ r_λ²/ρ."""
+    """F at the point, and the merit ‖r_x‖²/γ + Σ r_λ²/ρ of r_x = x − P_X(x − γG), r_λ = λ − [λ + ρf]₊, G = F + Jfᵀλ."""
 
-    x: Float[Array, "..."]
-    lam: Float[Array, " J"]
+    F: Float[Array, "..."]
     merit: Float[Array, ""]
 
 
@@ -61,19 +60,53 @@ class Direction(NamedTuple):
     n_products: Int[Array, ""]
 
 
+class Linearised(NamedTuple):
+    """The natural map at (x, λ): its residuals and merit, and its derivative as products."""
+
+    G: Float[Array, "..."]
+    f: Float[Array, " J"]
+    r_x: Float[Array, "..."]
+    r_lam: Float[Array, " J"]
+    active: Bool[Array, " J"]
+    merit: Float[Array, ""]
+    product: Callable
+    derivative: Callable
+
+
 def natural_residual(
     problem: MisspecifiedVI, x: Array, lam: Array, theta: PyTree, metric: Metric
 ) -> Residual:
     """The natural map of the KKT system at (x, λ, θ), zero exactly at a solution."""
     F, f, X = problem.at(theta)
+    F_x = F(x)
     f_x, pullback = f.vjp(x)
-    r_x = x - X.project(x - metric.gamma * (F(x) + pullback(lam)))
+    r_x = x - X.project(x - metric.gamma * (F_x + pullback(lam)))
     r_lam = lam - positive_part(lam + metric.rho * f_x)
-    return Residual(r_x, r_lam, jnp.sum(r_x * r_x / metric.gamma) + jnp.sum(r_lam * r_lam / metric.rho))
+    return Residual(F_x, _merit(r_x, r_lam, metric))
+
+
+def _merit(r_x: Array, r_lam: Array, metric: Metric) -> Float[Array, ""]:
+    return jnp.sum(r_x * r_x / metric.gamma) + jnp.sum(r_lam * r_lam / metric.rho)
+
+
+def linearise(problem: MisspecifiedVI, x: Array, lam: Array, theta: PyTree, metric: Metric) -> Linearised:
+    """The natural map and its derivative at (x, λ, θ), in one evaluation."""
+    F, f, X = problem.at(theta)
+
+    def kkt(at: Array, multiplier: Array) -> tuple[Array, Array]:
+        f_x, pullback = f.vjp(at)
+        return F(at) + pullback(multiplier), f_x
+
+    (G, f_x), product = jax.linearize(kkt, x, lam)
+    projected, derivative = jax.linearize(X.project, x - metric.gamma * G)
+    r_x = x - projected
+    r_lam = lam - positive_part(lam + metric.rho * f_x)
+    active = lam + metric.rho * f_x > 0
+    return Linearised(G, f_x, r_x, r_lam, active, _merit(r_x, r_lam, metric), product, derivative)
 
 
 def newton_direction(
-    problem: MisspecifiedVI, x: Array, lam: Array, theta: PyTree, metric: Metric, rtol, regularization
+    problem: MisspecifiedVI, here: Linearised, metric: Metric, rtol, regularization
 ) -> Direction:
     """A Newton step for the natural map.
 
@@ -87,39 +120,19 @@ def newton_direction(
     elsewhere the full system of the map is solved. ν and δ (`regularization`, relative) keep it nonsingular for
     merely monotone F and dependent constraints.
     """
-    F, f, X = problem.at(theta)
-
-    def kkt(at: Array, multiplier: Array) -> tuple[Array, Array]:
-        f_x, pullback = f.vjp(at)
-        return F(at) + pullback(multiplier), f_x
-
-    (G, f_x), product = jax.linearize(kkt, x, lam)
-    projected, derivative = jax.linearize(X.project, x - metric.gamma * G)
-    active = lam + metric.rho * f_x > 0
-    r_x = x - projected
-    r_lam = lam - positive_part(lam + metric.rho * f_x)
-    solve = _solve_on_faces if _has_flat_faces(X) else _solve_in_full
-    return solve(problem, product, derivative, active, G, f_x, r_x, r_lam, metric, rtol, regularization)
+    solve = _solve_on_faces if _has_flat_faces(problem.set) else _solve_in_full
+    return solve(problem, here, metric, rtol, regularization)
 
 
 def _solve_on_faces(
-    problem: MisspecifiedVI,
-    product: Callable,
-    derivative: Callable[[Array], Array],
-    active: Bool[Array, " J"],
-    G: Array,
-    f_x: Array,
-    r_x: Array,
-    r_lam: Array,
-    metric: Metric,
-    rtol,
-    regularization,
+    problem: MisspecifiedVI, here: Linearised, metric: Metric, rtol, regularization
 ) -> Direction:
-    fixed_x = derivative(r_x) - r_x
-    fixed_lam = jnp.where(active, 0.0, -r_lam)
+    product, derivative, active = here.product, here.derivative, here.active
+    fixed_x = derivative(here.r_x) - here.r_x
+    fixed_lam = jnp.where(active, 0.0, -here.r_lam)
     H_fixed, J_fixed = product(fixed_x, fixed_lam)
     nu, delta = regularization / metric.gamma, regularization / metric.rho
-    rhs = (-derivative(G + H_fixed), jnp.where(active, -f_x - J_fixed, 0.0))
+    rhs = (-derivative(here.G + H_fixed), jnp.where(active, -here.f - J_fixed, 0.0))
     flip = 1.0 if problem.symmetric else -1.0  # GMRES likes the monotone sign, MINRES the symmetric one
 
     def matvec(step: PyTree) -> PyTree:
@@ -143,30 +156,23 @@ def _solve_on_faces(
 
 
 def _solve_in_full(
-    problem: MisspecifiedVI,
-    product: Callable,
-    derivative: Callable[[Array], Array],
-    active: Bool[Array, " J"],
-    G: Array,
-    f_x: Array,
-    r_x: Array,
-    r_lam: Array,
-    metric: Metric,
-    rtol,
-    regularization,
+    problem: MisspecifiedVI, here: Linearised, metric: Metric, rtol, regularization
 ) -> Direction:
     """dx − Π(dx − γ(H dx + νdx/γ + Jᵀ dλ)) = −r_x and its λ-part, for sets with curved boundaries."""
 
     def matvec(step: PyTree) -> PyTree:
         dx, dlam = step
-        Hd, Jd = product(dx, dlam)
-        x_part = dx - derivative(dx - metric.gamma * Hd - regularization * dx)
-        lam_part = jnp.where(active, regularization * dlam - metric.rho * Jd, dlam)
+        Hd, Jd = here.product(dx, dlam)
+        x_part = dx - here.derivative(dx - metric.gamma * Hd - regularization * dx)
+        lam_part = jnp.where(here.active, regularization * dlam - metric.rho * Jd, dlam)
         return x_part, lam_part
 
     back = Metric(gamma=1.0 / metric.gamma, rho=1.0 / metric.rho)
-    found = _gmres_in_units(matvec, (-r_x, -r_lam), metric, back, rtol, min(MAX_PRODUCTS, _size(problem)))
-    return Direction(*found.solution, found.n_products)
+    found = _gmres_in_units(
+        matvec, (-here.r_x, -here.r_lam), metric, back, rtol, min(MAX_PRODUCTS, _size(problem))
+    )
+    dx, dlam = found.solution
+    return Direction(dx, dlam, found.n_products)
 
 
 def _minres(matvec: Callable, rhs: PyTree, precondition: Callable, rtol) -> krylov.KrylovResult:

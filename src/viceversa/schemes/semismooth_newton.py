@@ -19,7 +19,7 @@ from viceversa.numerics import positive_part
 from viceversa.problem import MisspecifiedVI
 from viceversa.schemes.base import Point, Scheme
 from viceversa.schemes.interior_point import LARGEST, Lifted, interior_point, lift
-from viceversa.schemes.newton_system import local_metric, natural_residual, newton_direction
+from viceversa.schemes.newton_system import linearise, local_metric, natural_residual, newton_direction
 from viceversa.schemes.simultaneous import Simultaneous, SimultaneousState
 
 _FIRST_BATCH = 20  # first-order iterations before Newton is tried
@@ -141,36 +141,34 @@ class SemismoothNewton(Scheme):
         theta = learner.theta
         method = state.first.method
         metric = local_metric(problem, method.x, method.lam, theta, method.gamma, method.gradient_sq)
-        here = natural_residual(problem, method.x, method.lam, theta, metric)
+        here = linearise(problem, method.x, method.lam, theta, metric)
         merit_start = jnp.where(jnp.isfinite(state.merit_start), state.merit_start, here.merit)
         closeness = jnp.sqrt(jnp.minimum(1.0, here.merit / merit_start))
         direction = newton_direction(
             problem,
-            method.x,
-            method.lam,
-            theta,
+            here,
             metric,
             rtol=_FORCING * jnp.minimum(1.0, closeness),
             regularization=_REGULARIZATION * closeness**1.5,
         )
 
         def attempt(trial):
-            t, n, _, _, _ = trial
+            t, n, _, _, _, _ = trial
             t = jnp.where(n == 0, 1.0, 0.5 * t)
             x = problem.set.project(method.x + t * direction.x)
             lam = positive_part(method.lam + t * direction.lam)
-            merit = natural_residual(problem, x, lam, theta, metric).merit
-            return t, n + 1, x, lam, merit
+            found = natural_residual(problem, x, lam, theta, metric)
+            return t, n + 1, x, lam, found.F, found.merit
 
         def refused(trial) -> Array:
-            t, n, _, _, merit = trial
+            t, n, _, _, _, merit = trial
             return (n == 0) | ((n <= _MAX_HALVINGS) & ~(merit <= (1.0 - _ARMIJO * t) * here.merit))
 
-        trial = (jnp.ones(()), jnp.asarray(0), method.x, method.lam, here.merit)
-        t, _, x, lam, merit = jax.lax.while_loop(refused, attempt, trial)
+        trial = (jnp.ones(()), jnp.asarray(0), method.x, method.lam, method.F_prev, here.merit)
+        t, _, x, lam, F_x, merit = jax.lax.while_loop(refused, attempt, trial)
         helped = merit <= (1.0 - _ARMIJO * t) * here.merit
         x, lam = jnp.where(helped, x, method.x), jnp.where(helped, lam, method.lam)
-        F_x = problem.at(theta).F(x)  # a restart of the reflected step: x_{k−1} = x_k
+        F_x = jnp.where(helped, F_x, method.F_prev)  # a kept step restarts the reflection: x_{k−1} = x_k
         method = eqx.tree_at(
             lambda m: (m.x, m.lam, m.F_prev, m.moved), method, (x, lam, F_x, jnp.asarray(True))
         )
