@@ -1,7 +1,7 @@
 # Two commands matter: `make reproduce` and `make test`. Every path is relative, so a space in the project's own path is harmless.
 
 .DEFAULT_GOAL := help
-.PHONY: help reproduce test setup format bench lock clean
+.PHONY: help reproduce test setup format bench bench-peers lock clean
 
 BIN := .venv/bin
 WORKERS ?= 2
@@ -29,6 +29,7 @@ help:
 	@echo "make setup       only what make test needs in .venv"
 	@echo "make format      format the code and apply the safe fixes"
 	@echo "make bench       the benchmarks"
+	@echo "make bench-peers the default solver beside other packages"
 	@echo "make lock        renew the lock files from the ranges in pyproject.toml (Python 3.11)"
 	@echo "make clean       remove .venv, caches and build products; results/ stays"
 
@@ -58,6 +59,12 @@ format: setup
 bench:
 	$(environment) requirements.lock requirements-bench.lock
 	@$(BIN)/python -m benchmarks
+
+bench-peers:
+	$(environment) requirements.lock requirements-bench.lock
+	@echo "Installing the peers into .venv ..."
+	@$(BIN)/python -m pip install -q ".[peers]"
+	@$(BIN)/python -m benchmarks peers
 
 lock:
 	$(require-python)@"$(USABLE)" tools/lock.py

@@ -9,9 +9,12 @@ from pathlib import Path
 BENCHMARKS = {
     "iteration_speed": "µs per iteration of Algorithm 1 beside NumPy, numba and C; what recording costs",
     "first_solve": "seconds from a fresh process to the first answer, beyond `import jax`",
+    "peers": "the default solver beside QP, NLP and root-finding packages that are given θ* (pip install 'viceversa[peers]')",
     "robustness": "528 planted problems solved with defaults, judged independently, beside other methods",
     "memory": "arrays of x's size that a solve with 10⁷ unknowns needs beyond the problem's data",
 }
+
+OPTIONAL = ("peers",)  # these need packages of their own and run only when named
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -30,7 +33,7 @@ def main(arguments: list[str] | None = None) -> None:
     unknown = [name for name in given.names if name not in BENCHMARKS]
     if unknown:
         parser.error(f"there is no benchmark {unknown[0]!r}; there are {', '.join(BENCHMARKS)}")
-    for name in given.names or BENCHMARKS:
+    for name in given.names or [name for name in BENCHMARKS if name not in OPTIONAL]:
         print(f"{name}: {BENCHMARKS[name]}", flush=True)
         if not given.list:
             importlib.import_module(f"benchmarks.{name}").run(given.output, quick=given.quick)
