@@ -63,7 +63,7 @@ bench:
 bench-peers:
 	$(environment) requirements.lock requirements-bench.lock
 	@echo "Installing the peers into .venv ..."
-	@$(BIN)/python -m pip install -q ".[peers]"
+	@$(BIN)/python -m pip install -q -e ".[peers]"
 	@$(BIN)/python -m benchmarks peers
 
 lock:
