@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -81,10 +82,18 @@ def test_lanczos_finds_one_bad_coordinate_of_eighty():
     assert product(F, item) < 0
 
 
+class Tilted(eqx.Module):
+    """F = d∘x + x³/10 − 2(Σx)1."""
+
+    d: np.ndarray
+
+    def __call__(self, x, theta):
+        return self.d * x + 0.1 * x**3 - 2.0 * jnp.sum(x)
+
+
 def test_only_directions_of_the_set_count():
-    """On the simplex, J = I − 1.2·11ᵀ/3·3 is negative along 1, in which no point can move; with diag(1, 1, −1) some can."""
-    bowl = lambda x, t: x - 2.0 * jnp.sum(x) + 0.1 * x**3
-    saddle = lambda x, t: x * np.array([1.0, 1.0, -1.0]) + 0.1 * x**3 - 2.0 * jnp.sum(x)
+    """On the simplex, J ≈ I − 2·11ᵀ is negative along 1, in which no point can move; with d = (1, 1, −1) some can."""
+    bowl, saddle = Tilted(np.array([1.0, 1.0, 1.0])), Tilted(np.array([1.0, 1.0, -1.0]))
     assert vv.audit(plain(bowl, vv.Simplex(3))).items["i"].verdict == "not_refuted"
     item = vv.audit(plain(saddle, vv.Simplex(3))).items["i"]
     assert item.verdict == "refuted"

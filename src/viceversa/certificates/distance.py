@@ -72,7 +72,7 @@ def distance_statement(
     return Statement(_NAME, found.value, found.how, tuple(assumptions), found.provenance)
 
 
-def _terms(problem: MisspecifiedVI, x: Any, lam: Any, theta: PyTree, mu: Array) -> tuple[Array, ...]:
+def _terms(problem: MisspecifiedVI, x: Any, lam: Any, theta: PyTree, mu: Any) -> tuple[Array, ...]:
     """(the maximum in (2), −λᵀf, rounding, ‖x − P_X(x)‖, max_j f_j), at P_X(x)."""
     F, f, X = problem.at(jax.tree.map(jnp.asarray, theta))
     given, lam = jnp.asarray(x), jnp.asarray(lam)
