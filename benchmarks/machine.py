@@ -10,6 +10,7 @@ import subprocess
 from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
+from time import process_time
 
 import numpy as np
 
@@ -30,18 +31,17 @@ def c_compiler() -> str | None:
     return next((found for name in ("cc", "gcc", "clang") if (found := shutil.which(name))), None)
 
 
-def copy_bandwidth(n_bytes: int, repeats: int = 15) -> float:
-    """Bytes per second, read and written, of copying an array of `n_bytes`: the limit of any loop that streams."""
-    from time import perf_counter
-
-    source = np.ones(n_bytes // 8)
+def copy_seconds(n: int, repeats: int = 25) -> float:
+    """Processor seconds to copy n float64 numbers, the best of some repeats."""
+    source, n_copies = np.ones(n), max(1, 200_000 // n)
     target = np.zeros_like(source)
     times = []
     for _ in range(repeats):
-        began = perf_counter()
-        np.copyto(target, source)
-        times.append(perf_counter() - began)
-    return 2 * source.nbytes / min(times)
+        began = process_time()
+        for _ in range(n_copies):
+            np.copyto(target, source)
+        times.append((process_time() - began) / n_copies)
+    return min(times)
 
 
 def write(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import jax
 import numpy as np
 
@@ -16,12 +18,19 @@ def double():
 def float64_copy(value) -> np.ndarray:
     """A float64 copy that starts where JAX can read it in place; any other array is copied again at every solve."""
     array = np.asarray(value)
-    n_bytes = 8 * array.size
-    memory = np.empty(n_bytes + _ALIGNMENT, dtype=np.uint8)
-    start = -memory.ctypes.data % _ALIGNMENT
-    copy = memory[start : start + n_bytes].view(np.float64).reshape(array.shape)
+    copy = _in_place(np.empty(8 * array.size + _ALIGNMENT, dtype=np.uint8), array.shape)
     copy[...] = array
     return copy
+
+
+def zeros(shape: tuple[int, ...]) -> np.ndarray:
+    """Zeros that JAX can read in place; memory nobody writes to is not taken."""
+    return _in_place(np.zeros(8 * math.prod(shape) + _ALIGNMENT, dtype=np.uint8), shape)
+
+
+def _in_place(memory: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    start = -memory.ctypes.data % _ALIGNMENT
+    return memory[start : start + 8 * math.prod(shape)].view(np.float64).reshape(shape)
 
 
 def as_float64(name: str, value) -> np.ndarray:

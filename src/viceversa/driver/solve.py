@@ -128,7 +128,7 @@ def _starts(
         x0 = init.x if x0 is None else x0
         theta0 = init.theta if theta0 is None else theta0
         multiplier0 = init.multiplier if multiplier0 is None else multiplier0
-    x = np.zeros(problem.shape) if x0 is None else problem.check_x("x0", x0)
+    x = precision.zeros(problem.shape) if x0 is None else problem.check_x("x0", x0)
     theta = problem.learning.set.zeros() if theta0 is None else problem.check_theta("theta0", theta0)
     if multiplier0 is None:
         return x, theta, np.zeros(problem.n_constraints)
