@@ -29,7 +29,7 @@ from viceversa.learning import (
     SampledLearning,
     SecondaryVI,
 )
-from viceversa.markets import cournot
+from viceversa.markets import cournot, isoelastic_cournot
 from viceversa.methods import *
 from viceversa.metrics import (
     EpsilonInterval,

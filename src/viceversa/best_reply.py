@@ -18,12 +18,16 @@ Look = Callable[[np.ndarray], tuple[float, np.ndarray, np.ndarray, np.ndarray]]
 
 
 class Reply(NamedTuple):
-    """The player's cost now, at the best reply, that reply, and |∇cost·x_i|: what a relative gain is measured by."""
+    """The player's cost now and at the best reply, that reply, and what relative numbers are measured by.
+
+    `slope` is |∇cost·x_i|, `reach` is Σ_i |∂_i f_j| |x_i| over the player's own coordinates, for every shared f_j.
+    """
 
     cost: float
     best_cost: float
     own: np.ndarray
     slope: float
+    reach: np.ndarray
 
 
 def best_reply(look: Look, own: np.ndarray, x: np.ndarray, middle: np.ndarray, X: Lifted) -> Reply:
@@ -37,7 +41,7 @@ def best_reply(look: Look, own: np.ndarray, x: np.ndarray, middle: np.ndarray, X
     except ImportError:
         raise MissingExtra("Game.best_responses", "scipy", "certify") from None
     here = x[own]
-    cost, gradient, f, _ = look(here)
+    cost, gradient, f, jacobian = look(here)
     slack = np.maximum(f, 0.0)  # what x itself exceeds a shared constraint by is allowed to the reply as well
     size = max(abs(cost), float(np.abs(gradient) @ np.abs(here)), float(np.linalg.norm(gradient)), 1e-300)
     rules = _rules(look, own, x, X, slack)
@@ -57,7 +61,7 @@ def best_reply(look: Look, own: np.ndarray, x: np.ndarray, middle: np.ndarray, X
         value = look(y)[0]
         if _misses(rules, y, here) <= _FEASIBLE and np.isfinite(value) and not value >= best:
             best, reply = value, y
-    return Reply(cost, float(best), reply, float(abs(gradient @ here)))
+    return Reply(cost, float(best), reply, float(abs(gradient @ here)), np.abs(jacobian) @ np.abs(here))
 
 
 def _rules(look: Look, own: np.ndarray, x: np.ndarray, X: Lifted, slack: np.ndarray) -> list[dict[str, Any]]:

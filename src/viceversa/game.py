@@ -70,8 +70,9 @@ class OnBlocks(eqx.Module):
 class BestReplies:
     """What each player could gain by deviating alone: `gain[i]` = cost_i(x) − cost_i(best reply to the others).
 
-    `relative[i]` is the gain over max(|cost_i|, |∇_i cost_iᵀ x_i|); `violation` is the largest shared constraint at x
-    (each reply may use as much of a constraint as x does, so rounding in x makes no reply impossible).
+    `relative[i]` is the gain over max(|cost_i|, |∇_i cost_iᵀ x_i|); `violation` is the largest shared
+    constraint at x over what it changes by across x, max_j f_j/Σ_i |∂_i f_j||x_i| (a reply may use as much of a constraint
+    as x does, so rounding in x makes no reply impossible). Other generalised equilibria than the variational one pass too.
     """
 
     x: np.ndarray
@@ -84,18 +85,19 @@ class BestReplies:
 
     @property
     def holds(self) -> bool:
-        """Whether no player gains more than `tol`, relatively, and every reply was found."""
-        return bool(np.all(self.relative <= self.tol))  # a NaN does not hold
+        """Whether no player gains more than `tol`, relatively, every reply was found, and x obeys the shared constraints."""
+        return bool(np.all(self.relative <= self.tol)) and self.violation <= self.tol  # a NaN does not hold
 
     def __str__(self) -> str:
         failed = np.flatnonzero(np.isnan(self.gain))
         if failed.size:
             return f"No best reply was found for player {failed[0]}: the others' strategies may leave it no choice."
         i = int(np.argmax(self.relative))
-        verdict = "No player gains by deviating" if self.holds else f"Player {i} gains by deviating"
+        gains = self.relative[i] > self.tol
+        verdict = f"Player {i} gains by deviating" if gains else "No player gains by deviating"
         return (
             f"{verdict}: the largest gain is {self.gain[i]:.3g}, {self.relative[i]:.1e} of player {i}'s cost {self.cost[i]:.6g} "
-            f"(tolerance {self.tol:.0e}); shared constraints are exceeded by at most {max(self.violation, 0.0):.1e}."
+            f"(tolerance {self.tol:.0e}); shared constraints are exceeded by at most {max(self.violation, 0.0):.1e} of their size."
         )
 
 
@@ -198,7 +200,7 @@ class Game(eqx.Module):
                 look = _Glance(self, i, x, theta)
                 replies.append(best_reply(look, self._own(i), x.ravel(), middle.ravel(), described))
             values = np.asarray(self.problem.at(theta).f(jnp.asarray(x)))
-        return _collect(self, x, replies, float(values.max(initial=-np.inf)), tol)
+        return _collect(self, x, replies, values, tol)
 
     def check(self, solution: Any, tol: float = 1e-6) -> BestReplies:
         """Whether a solution is an equilibrium, by the players' own best replies; print it for the sentence."""
@@ -257,11 +259,13 @@ def _look(cost: Any, constraints: Any, players: Players, i: int, x: Array, theta
     return value, gradient, shared(own), jax.jacrev(shared)(own)
 
 
-def _collect(game: Game, x: np.ndarray, replies: list[Reply], violation: float, tol: float) -> BestReplies:
+def _collect(game: Game, x: np.ndarray, replies: list[Reply], values: np.ndarray, tol: float) -> BestReplies:
     cost, best = np.array([r.cost for r in replies]), np.array([r.best_cost for r in replies])
     joint = x.ravel().copy()
     for i, reply in enumerate(replies):
         joint[game._own(i)] = reply.own
+    reach = np.maximum(sum(reply.reach for reply in replies), 1e-300)
+    violation = float(np.max(values / reach, initial=0.0))
     gain = np.maximum(cost - best, 0.0)
     scale = np.maximum(np.abs(cost), np.array([r.slope for r in replies]))
     relative = np.where(gain > 0, gain / np.where(scale > 0, scale, 1.0), gain)

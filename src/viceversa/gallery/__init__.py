@@ -1,7 +1,9 @@
 """Problems with known truth: the paper's market, published equilibria, and planted ones of any size."""
 
+from viceversa.gallery.applications import fair_classifier, imputed_network, markowitz
 from viceversa.gallery.asymmetric_market import asymmetric_cournot
 from viceversa.gallery.cournot import cournot, cournot_constants
+from viceversa.gallery.games import game, game_names
 from viceversa.gallery.instance import Instance
 from viceversa.gallery.known_answers import (
     ball_2d,
@@ -29,12 +31,17 @@ __all__ = [
     "cournot_constants",
     "cournot_duopoly",
     "electricity",
+    "fair_classifier",
     "fukushima",
+    "game",
+    "game_names",
     "harker",
     "harker_pang",
+    "imputed_network",
     "instances",
     "internet_switching",
     "kojima_shindo",
+    "markowitz",
     "murphy",
     "murphy_price_cap",
     "planted",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
+from viceversa.gallery.applications import fair_classifier, imputed_network, markowitz
 from viceversa.gallery.asymmetric_market import asymmetric_cournot
 from viceversa.gallery.cournot import cournot
 from viceversa.gallery.instance import Instance
@@ -54,6 +55,9 @@ _TABLE = [
     Entry("braess", braess, "n=3, J=0, m=3", f"{_AFFINE}, symmetric; simplex", "braess1968paradoxon"),
     Entry("transport", transport, "n=6, J=5, m=1", "constant F, merely monotone, x not unique; affine f", "dantzig1963linear"),
     Entry("rock_paper_scissors", rock_paper_scissors, "n=6, J=0, m=3", f"{_AFFINE}, skew, merely monotone; two simplices", "neumann1928theorie"),
+    Entry("markowitz", markowitz, "n=20, J=2, m=420", "constant F, merely monotone; quadratic and affine f; simplex; any size", "markowitz1952portfolio; planted answer"),
+    Entry("fair_classifier", fair_classifier, "n=4, J=2, m=4", f"{_NONLINEAR}, saddle point, not symmetric; affine f; ball and simplex", "yang2022data; closed form"),
+    Entry("imputed_network", imputed_network, "n=21, J=1, m=21", f"{_AFFINE}, symmetric; affine f; simplices; any size", "thai2018imputing; closed form"),
     Entry("kojima_shindo", kojima_shindo, "n=4, J=0, m=4", f"{_NONLINEAR}, NOT monotone: outside the theory on purpose", "kojima1986extensions"),
 ]  # fmt: skip
 

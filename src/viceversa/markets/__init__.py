@@ -3,5 +3,14 @@
 from viceversa.markets.cournot import CournotOperator, PriceCap, cournot
 from viceversa.markets.demand import LinearDemand
 from viceversa.markets.firms import CostFunction, QuadraticCosts
+from viceversa.markets.isoelastic import isoelastic_cournot
 
-__all__ = ["CostFunction", "CournotOperator", "LinearDemand", "PriceCap", "QuadraticCosts", "cournot"]
+__all__ = [
+    "CostFunction",
+    "CournotOperator",
+    "LinearDemand",
+    "PriceCap",
+    "QuadraticCosts",
+    "cournot",
+    "isoelastic_cournot",
+]
