@@ -16,7 +16,7 @@ def double():
 
 
 def float64_copy(value) -> np.ndarray:
-    """A float64 copy that starts where JAX can read it in place; any other array is copied again at every solve."""
+    """A float64 copy that starts where JAX can read it in place; a large array elsewhere is copied at every solve."""
     array = np.asarray(value)
     copy = _in_place(np.empty(8 * array.size + _ALIGNMENT, dtype=np.uint8), array.shape)
     copy[...] = array

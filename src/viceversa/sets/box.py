@@ -196,7 +196,7 @@ class Free(ConvexSet):
 @jax.custom_jvp
 def clip(x, low, high):
     """min(max(x, low), high) with derivative 1 strictly between the bounds and 0 elsewhere."""
-    # Comparisons keep a NaN as jnp.clip does, and compile to half its instructions.
+    # Comparisons keep a NaN as jnp.clip does; an iteration of Algorithm 1 was a few percent faster with them.
     return jnp.where(x <= low, low, jnp.where(x >= high, high, x))
 
 
