@@ -35,7 +35,8 @@ def main(arguments: list[str] | None = None) -> None:
     unknown = [name for name in given.names if name not in BENCHMARKS]
     if unknown:
         parser.error(f"there is no benchmark {unknown[0]!r}; there are {', '.join(BENCHMARKS)}")
-    for name in given.names or [name for name in BENCHMARKS if name not in OPTIONAL]:
+    chosen = [name for name in BENCHMARKS if given.list or name not in OPTIONAL]
+    for name in given.names or chosen:
         print(f"{name}: {BENCHMARKS[name]}", flush=True)
         if not given.list:
             importlib.import_module(f"benchmarks.{name}").run(given.output, quick=given.quick)
