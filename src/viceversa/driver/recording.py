@@ -20,7 +20,7 @@ from viceversa.precision import as_float64
 from viceversa.problem import MisspecifiedVI
 from viceversa.schemes.base import Point
 
-N_DEFAULT = 64  # rows of the default grid: enough for a curve and for stopping within a few percent
+N_DEFAULT = 40  # rows of the default grid: enough for a curve; each stops the loop for a look
 
 
 class Truth(eqx.Module):
