@@ -164,6 +164,7 @@ def write_figures(frame: pd.DataFrame, directory: Path) -> list[Path]:
         path = directory / f"{name}.png"
         figure.savefig(path, dpi=110 if name == "figure" else 100)
         written.append(path)
+    figures["figure"].set_layout_engine("none")  # laid out already
     figures["figure"].savefig(directory / "figure.pdf")
     written.insert(1, directory / "figure.pdf")
     return written
