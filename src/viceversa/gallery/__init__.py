@@ -1,5 +1,6 @@
 """Problems with known truth: the paper's market, published equilibria, and planted ones of any size."""
 
+from viceversa.gallery import traffic
 from viceversa.gallery.applications import fair_classifier, imputed_network, markowitz
 from viceversa.gallery.asymmetric_market import asymmetric_cournot
 from viceversa.gallery.cournot import cournot, cournot_constants
@@ -49,5 +50,6 @@ __all__ = [
     "rock_paper_scissors",
     "rosen",
     "shared_budget",
+    "traffic",
     "transport",
 ]

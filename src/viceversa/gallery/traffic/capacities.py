@@ -15,6 +15,7 @@ from viceversa.gallery.traffic.paths import Columns, Graph
 _MAX_PRICINGS = 40
 _ENOUGH = 0.25  # the share of the violation that a good penalty leaves
 _GROWTH = 10.0
+_SHRINK, _LEAST_GAP = 0.1, 1e-12
 _PROVED = 1e-9  # relative margin of the proof
 
 
@@ -36,6 +37,8 @@ def price_capacities(
     n_rounds = n_newton = 0
     worst = np.inf
     for _ in range(_MAX_PRICINGS):
+        # A toll moves by ρ times the error in v, so the gap shrinks before the penalty grows.
+        relative_gap = max(_SHRINK * relative_gap, _LEAST_GAP)
         done = equilibrate(columns, cost, relative_gap, max_rounds)
         n_rounds, n_newton = n_rounds + done.n_rounds, n_newton + done.n_newton
         flow = columns.link_flow()
@@ -47,7 +50,7 @@ def price_capacities(
             break
         if prove_too_little(columns.graph, cost.cap, toll):
             return cost, None
-        if over > _ENOUGH * worst:
+        if over > max(_ENOUGH * worst, tol):
             cost = cost._replace(penalty=_GROWTH * cost.penalty)
         worst = min(worst, over)
     return cost, Round(done.gap, n_rounds, n_newton)

@@ -22,12 +22,11 @@ from viceversa.learning.base import Learning
 from viceversa.precision import as_float64
 
 MAX_ROUNDS = 200
-_PRIME_GAP, _PRIME_OVER = (
-    1e-4,
-    1e-6,
-)  # how well the columns that vv.solve begins with are equilibrated and priced
+_PRIME = (
+    1e-6  # how well the columns that vv.solve begins with are equilibrated and priced; better after a failure
+)
 _TOL, _LEAST_TOL = 1e-8, 1e-13  # of vv.solve, tightened tenfold while the gap asks for it
-_SOLVE_ITERATIONS = 5000  # of one vv.solve; what it leaves undone the next round goes on with
+_SOLVE_ITERATIONS = 500  # of one vv.solve; what it leaves undone the next round goes on with
 _MAX_SOLVES = 20
 
 
@@ -56,7 +55,7 @@ def user_equilibrium(
     init: Equilibrium | None = None,
     max_rounds: int = MAX_ROUNDS,
 ) -> Equilibrium:
-    """Wardrop's equilibrium of `trips` on `net`, to a relative gap (TSTT − SPTT)/TSTT over *all* paths.
+    """Wardrop's equilibrium (wardrop1952theoretical) of `trips` on `net`, to a relative gap (TSTT − SPTT)/TSTT over *all* paths.
 
     `net` and `trips` are what `load` returns or takes. `link_times`, rows (link, flow, time), are observations that
     the BPR coefficient B of every class of links is learned from while the equilibrium is found; without them B is the
@@ -123,7 +122,8 @@ def _learn_and_solve(
     """Columns at the present θ and λ, then `vv.solve` over them for x, θ and λ together, until no path is cheaper."""
     capped = np.flatnonzero(np.isfinite(setting.cap))
     n_solves, tol = 0, _TOL
-    n_rounds = _prime(setting, columns, theta, toll, max_rounds)
+    primed = _PRIME
+    n_rounds = _prime(setting, columns, theta, toll, primed, max_rounds)
     while True:
         n_rounds += 1
         problem, x0 = path_problem(setting.network, columns, setting.classes, setting.learning, setting.cap)
@@ -137,24 +137,27 @@ def _learn_and_solve(
         gap, n_new = gap_at(columns, setting.cost(theta, toll))
         n_solves += 1
         enough = gap.relative <= relative_gap and solution.success
-        if enough or n_rounds >= max_rounds or n_solves >= _MAX_SOLVES:
+        if enough or n_solves >= min(max_rounds, _MAX_SOLVES):
             return theta, toll, solution, gap, n_rounds
         if not solution.success:
             _refuse_if_too_little(setting, columns.graph, toll)
-            n_rounds += _prime(setting, columns, theta, toll, max_rounds)
+            primed = max(primed / 100.0, _LEAST_TOL)
+            n_rounds += _prime(setting, columns, theta, toll, primed, max_rounds)
         elif n_new == 0:
             if tol <= _LEAST_TOL:
                 return theta, toll, solution, gap, n_rounds
             tol /= 10.0
 
 
-def _prime(setting: _Setting, columns: Columns, theta: np.ndarray, toll: np.ndarray, max_rounds: int) -> int:
+def _prime(
+    setting: _Setting, columns: Columns, theta: np.ndarray, toll: np.ndarray, tol: float, max_rounds: int
+) -> int:
     """Columns over which an equilibrium within the capacities exists, nearly found; changes `toll` in place."""
     cost = setting.cost(theta, toll)
     if not np.isfinite(setting.cap).any():
-        return equilibrate(columns, cost, _PRIME_GAP, max_rounds).n_rounds
+        return equilibrate(columns, cost, tol, max_rounds).n_rounds
     cost = cost._replace(penalty=first_penalty(cost))
-    priced, done = price_capacities(columns, cost, _PRIME_OVER, _PRIME_GAP, max_rounds)
+    priced, done = price_capacities(columns, cost, tol, tol, max_rounds)
     if done is None:
         _refuse_if_too_little(setting, columns.graph, priced.toll)
     toll[:] = priced.toll

@@ -22,9 +22,9 @@ class Network:
     0 while its time would depend on it is closed, which is what (1) tends to.
     """
 
-    init_node: np.ndarray
-    term_node: np.ndarray
-    free_flow_time: np.ndarray
+    init_node: Any
+    term_node: Any
+    free_flow_time: Any
     capacity: Any = 1.0
     b: Any = 0.0
     power: Any = 1.0
@@ -34,8 +34,8 @@ class Network:
     link_type: Any = 1
     n_nodes: int = 0  # 0: the largest number a link has
     first_thru_node: int = 1
-    toll_weight: float = 0.0
-    distance_weight: float = 0.0
+    toll_weight: Any = 0.0
+    distance_weight: Any = 0.0
     name: str = "network"
 
     def __post_init__(self):
@@ -120,9 +120,9 @@ class Demand:
     Pairs without trips are left out, and so are trips that stay in their zone; `intrazonal` is what the latter add up to.
     """
 
-    origin: np.ndarray
-    destination: np.ndarray
-    volume: np.ndarray
+    origin: Any
+    destination: Any
+    volume: Any
     intrazonal: float = 0.0
 
     def __post_init__(self):
