@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -10,24 +11,52 @@ import viceversa as vv
 from viceversa.audit import feasibility
 
 
-def problem_with(constraints, learning, **more):
+class Rows(eqx.Module):
+    """f(x, θ) = Ax + aθ + b; a module, so that every problem here shares its compiled programs."""
+
+    A: np.ndarray
+    a: np.ndarray
+    b: np.ndarray
+
+    def __call__(self, x, theta):
+        return self.A @ x + self.a * theta[0] + self.b
+
+
+class Towards(eqx.Module):
+    """H(θ) = 2(θ − θ*)."""
+
+    target: np.ndarray
+
+    def __call__(self, theta):
+        return 2.0 * (theta - self.target)
+
+
+class Shifted(eqx.Module):
+    """F(x, θ) = x − 3."""
+
+    def __call__(self, x, theta):
+        return x - 3.0
+
+
+NAMES = ("demand", "other")
+NO_ROW = ([0.0, 0.0], 0.0, -1.0)
+
+
+def problem_with(first, second, target):
+    """F = x − 3 on [0, 2]², two rows (A_j, a_j, b_j), θ* = target learned from 0 on [0, 4]."""
+    rows = Rows(*(np.array([first[i], second[i]], dtype=float) for i in range(3)))
     return vv.MisspecifiedVI(
-        lambda x, t: x - 3.0,
+        Shifted(),
         set=vv.Box([0.0, 0.0], [2.0, 2.0]),
-        constraints=constraints,
-        learning=learning,
-        **more,
+        constraints=rows,
+        learning=vv.SecondaryVI(Towards(np.array([target])), set=vv.Box([0.0], [4.0])),
+        constraint_names=NAMES,
     )
-
-
-def learned(value):
-    """θ* = value, learned from 0 on [0, 4] at a slow rate."""
-    return vv.SecondaryVI(lambda t: 2.0 * (t - value), set=vv.Box([0.0], [4.0]))
 
 
 def test_a_set_that_is_empty_at_the_start_only_is_said_so_and_solved():
     """x₁ + x₂ ≤ θ − 1: nothing satisfies it at θ₀ = 0 (on x ≥ 0), the sum is at most 2 at θ* = 3."""
-    problem = problem_with(lambda x, t: jnp.sum(x) - t + 1.0, learned(3.0))
+    problem = problem_with(([1.0, 1.0], -1.0, 1.0), NO_ROW, 3.0)
     found = vv.audit(problem)
     assert found.items["vi"].verdict == "proved"
     assert found.notes == (feasibility.EMPTY_AT_START,)
@@ -41,8 +70,7 @@ def test_a_set_that_is_empty_at_the_start_only_is_said_so_and_solved():
 
 def test_constraints_without_a_strictly_feasible_point_are_said_so_and_solved():
     """x₁ + x₂ ≤ 1 and ≥ 1 together: an equation, for which no x̂ has f < 0."""
-    both = lambda x, t: jnp.stack([jnp.sum(x) - t[0], t[0] - jnp.sum(x)])
-    problem = problem_with(both, learned(1.0), constraint_names=("at most", "at least"))
+    problem = problem_with(([1.0, 1.0], -1.0, 0.0), ([-1.0, -1.0], 1.0, 0.0), 1.0)
     found = vv.audit(problem)
     assert found.refuted == ["vi"]
     assert feasibility.NO_SLATER in found.notes
@@ -56,7 +84,7 @@ def test_constraints_without_a_strictly_feasible_point_are_said_so_and_solved():
 
 
 def test_an_empty_set_is_refuted_with_the_solver_s_own_status():
-    problem = problem_with(lambda x, t: 5.0 + t[0] - jnp.sum(x), learned(1.0), constraint_names=("demand",))
+    problem = problem_with(([-1.0, -1.0], 1.0, 5.0), NO_ROW, 1.0)  # 6 ≤ x₁ + x₂, which is at most 4
     found = vv.audit(problem)
     assert found.refuted == ["vi"]
     assert found.notes == (feasibility.EMPTY,)
@@ -71,7 +99,9 @@ def test_the_floor_is_below_every_value_and_the_slack_is_met():
     from viceversa.audit.slater import depth
 
     f = lambda x, t: jnp.stack([jnp.sum(x**2) - 1.0, 1.8 - x[0] - x[1], x[0] - 3.0 * x[1] - 1.0])
-    problem = problem_with(f, vv.Known(np.array([0.0])))
+    problem = vv.MisspecifiedVI(
+        Shifted(), set=vv.Box([0.0, 0.0], [2.0, 2.0]), constraints=f, learning=vv.Known([0.0])
+    )
     found = depth(problem, np.array([0.0]))
     grid = np.stack(np.meshgrid(*[np.linspace(0, 2, 201)] * 2), -1).reshape(-1, 2)
     values = np.array([np.max(np.asarray(f(x, 0.0))) for x in grid[::37]])

@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Array
 
 from viceversa import precision
-from viceversa.audit.fields import project, ravel, tangent, unit_lengths
+from viceversa.audit.fields import flat, project, ravel, tangent, unit_lengths
 from viceversa.numerics import safe_divide
 from viceversa.sets.base import ConvexSet
 
@@ -68,20 +68,20 @@ class _Search(NamedTuple):
     length: Array
 
 
-def lowest_eigenvalue(field: Any, moving: ConvexSet, parameter: ConvexSet, seed: int = 0) -> Lowest | None:
+def lowest_eigenvalue(field: Any, moving: ConvexSet, parameter: ConvexSet) -> Lowest | None:
     """The smallest λ_min of (J + Jᵀ)/2, J = ∂g/∂x on the directions of `moving`, that descent finds over both sets.
 
     From each of many starts, steps of a prescribed, falling length go along the gradient of λ_min whatever its size, so
     that a gradient of 1e-40 still leads; then only steps downhill are kept. None if `moving` is one point.
     """
     with precision.double():
-        inside = ravel(moving.interior_point())
+        inside = flat(moving.interior_point())
         n = inside.size
-        frame = _frame(moving, inside) if n <= _DENSE else jnp.zeros((0, 0))
+        frame = _frame(moving, inside) if n <= _DENSE else np.zeros((0, 0))
         if n == 0 or (n <= _DENSE and frame.shape[1] == 0):
             return None
         n_starts = 48 if n <= 16 else 16 if n <= _DENSE else 6
-        starts = _starts(moving, parameter, n_starts, seed)
+        starts = _starts(moving, parameter, n_starts)
         values, xs, ts, vectors = map(np.asarray, _descend(field, moving, parameter, inside, frame, *starts))
     best = int(np.argmin(values))
     return Lowest(float(values[best]), xs[best], ts[best], vectors[best], len(values))
@@ -134,6 +134,7 @@ def _clearest(xs, ys, ts, at_x, at_y, modulus: float) -> ViolatingPair | None:
 # -- the search ----------------------------------------------------------------------------------------
 @eqx.filter_jit
 def _descend(field, moving, parameter, inside, frame, xs, ts, x_units, t_units):
+    inside, frame, xs, ts, x_units, t_units = map(jnp.asarray, (inside, frame, xs, ts, x_units, t_units))
     look = lambda x, t: _look(field, moving, inside, frame, x, t)
 
     def move(at: _Look, x, t, length, units):
@@ -230,65 +231,68 @@ def _lanczos(field, moving, inside, x, t) -> tuple[Array, Array]:
     return values[0], vectors[:, 0] @ basis
 
 
-def _frame(moving: ConvexSet, inside: Array) -> Array:
+def _frame(moving: ConvexSet, inside: np.ndarray) -> np.ndarray:
     """An orthonormal basis, as columns, of the directions in which a point of the set can move."""
     T = np.asarray(_tangents(moving, inside))
     values, vectors = np.linalg.eigh(0.5 * (T + T.T))
     full = (values > 0.5).all()
-    return jnp.asarray(np.eye(len(T)) if full else vectors[:, values > 0.5])
+    return np.eye(len(T)) if full else vectors[:, values > 0.5]
 
 
 @eqx.filter_jit
-def _tangents(moving: ConvexSet, inside: Array) -> Array:
+def _tangents(moving: ConvexSet, inside: Any) -> Array:
+    inside = jnp.asarray(inside)
     return jax.vmap(lambda v: tangent(moving, inside, v))(jnp.eye(inside.size))
 
 
 # -- points --------------------------------------------------------------------------------------------
-def _starts(moving: ConvexSet, parameter: ConvexSet, n: int, seed: int):
+def _starts(moving: ConvexSet, parameter: ConvexSet, n: int):
     """(xs, θs, units of x, units of θ): random points, at several scales where there is no bound, and both corners."""
-    xs, ts = (np.array(_samples(S, n, key)) for S, key in zip((moving, parameter), _keys(seed), strict=True))
     reaches = np.resize(_REACHES, n)[:, None]
-    units = []
-    for S, points in ((moving, xs), (parameter, ts)):
+    starts, units = [], []
+    for S in (moving, parameter):
+        points = _random_points(S)[:n]
         width = unit_lengths(S)
         free = ~np.isfinite(width)
         points[:, free] *= reaches
-        units.append(np.where(free, 2.0 * reaches, np.where(free, 1.0, width)))
+        units.append(np.where(free, 2.0 * reaches, width))
         if not free.any() and len(width):
-            middle = np.asarray(ravel(S.interior_point()))
+            middle = flat(S.interior_point())
             points[0], points[1], points[2] = middle, middle - 0.5 * width, middle + 0.5 * width
-    into = lambda S, points: _project_all(S, jnp.asarray(points))
-    return into(moving, xs), into(parameter, ts), *map(jnp.asarray, units)
+        starts.append(_project_all(S, points))
+    return *starts, *units
 
 
 def _along(moving: ConvexSet, lowest: Lowest) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Pairs along the eigenvector, from wide to close, centred at the point and to either side of it."""
     width = unit_lengths(moving)
     size = float(np.where(np.isfinite(width), width, np.maximum(1.0, np.abs(lowest.x))).max(initial=0.0))
-    lengths = size * 10.0 ** -np.arange(0.0, 7.5, 0.5)[:, None]
+    lengths = size * 10.0 ** -np.arange(0.0, 8.0, 0.5)[:, None]
     up, down, still = (lowest.x + s * lengths * lowest.direction for s in (1.0, -1.0, 0.0))
     firsts, seconds = np.concatenate([up, up, still]), np.concatenate([down, still, down])
-    xs, ys = (np.asarray(_project_all(moving, jnp.asarray(points))) for points in (firsts, seconds))
+    xs, ys = (np.asarray(_project_all(moving, points)) for points in (firsts, seconds))
     return xs, ys, np.broadcast_to(lowest.t, (len(xs), lowest.t.size))
 
 
 def _random_pairs(moving: ConvexSet, parameter: ConvexSet) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    points = np.asarray(_samples(moving, 2 * _N_RANDOM, jax.random.key(7)))
-    return points[::2], points[1::2], np.asarray(_samples(parameter, _N_RANDOM, jax.random.key(8)))
+    points = _random_points(moving)
+    return points[::2], points[1::2], _random_points(parameter)[::2]
 
 
-def _keys(seed: int):
-    return jax.random.split(jax.random.key(seed))
-
-
-@eqx.filter_jit
-def _samples(convex_set: ConvexSet, n: int, key: Array) -> Array:
-    return jax.vmap(lambda k: ravel(convex_set.sample(k)))(jax.random.split(key, n))
+def _random_points(convex_set: ConvexSet) -> np.ndarray:
+    """The same random points of the set for every purpose, as the rows of a matrix of our own."""
+    return np.array(_samples(convex_set))
 
 
 @eqx.filter_jit
-def _project_all(convex_set: ConvexSet, points: Array) -> Array:
-    return jax.vmap(lambda point: project(convex_set, point))(points)
+def _samples(convex_set: ConvexSet) -> Array:
+    keys = jax.random.split(jax.random.key(0), 2 * _N_RANDOM)
+    return jax.vmap(lambda key: ravel(convex_set.sample(key)))(keys)
+
+
+@eqx.filter_jit
+def _project_all(convex_set: ConvexSet, points: Any) -> Array:
+    return jax.vmap(lambda point: project(convex_set, point))(jnp.asarray(points))
 
 
 @eqx.filter_jit

@@ -59,6 +59,12 @@ def ravel(tree: PyTree) -> Array:
     return jax.flatten_util.ravel_pytree(jax.tree.map(jnp.asarray, tree))[0]
 
 
+def flat(tree: PyTree) -> np.ndarray:
+    """A tree of the host's arrays as one vector, in the order of `ravel`."""
+    leaves = [np.ravel(np.asarray(leaf, dtype=float)) for leaf in jax.tree.leaves(tree)]
+    return np.concatenate(leaves) if leaves else np.zeros(0)
+
+
 def unravel(convex_set: ConvexSet, vector: Array) -> PyTree:
     """A vector as a point of the set's structure."""
     return jax.flatten_util.ravel_pytree(jax.tree.map(jnp.asarray, convex_set.zeros()))[1](vector)
@@ -76,8 +82,7 @@ def tangent(convex_set: ConvexSet, inside: Array, direction: Array) -> Array:
 
 def unit_lengths(convex_set: ConvexSet) -> np.ndarray:
     """The width of the set in every coordinate, ∞ where it has none, as one vector."""
-    widths = [np.ravel(np.asarray(leaf, dtype=float)) for leaf in jax.tree.leaves(convex_set.width())]
-    return np.concatenate(widths) if widths else np.zeros(0)
+    return flat(convex_set.width())
 
 
 def has_jumps(function: Any, problem: MisspecifiedVI) -> bool:
