@@ -19,9 +19,9 @@ from viceversa.steps import Power
 RULES = {"paper": "(a) the paper's theory", "corrected": "(b) the corrected theory", "tuned": "(c) tuned"}
 
 INSIDE = 0.99  # the theorems' intervals are open: how far inside them a step is taken
-SHARE = (
-    0.2  # of 1/step that rule (b) leaves to the constraints: ρC₁ = ½L_F, the middle of the range that works
-)
+# Of 1/step, what rule (b) leaves to the constraints: ρC₁ = ½L_F. Theory leaves it free, and the margin of the verdicts
+# depends on it (docs/reproduction.md has the range).
+SHARE = 0.2
 # Tikhonov's exponents: 0 < β < α and α + β < 1 make γ_k = γ₀(k+1)^−α, ε_k = ε₀(k+1)^−β converge.
 ALPHA, BETA = 0.5, 0.45
 
