@@ -19,12 +19,13 @@ from viceversa.metrics.concave_program import (
     Program,
     Scales,
     Task,
+    alternating_signs,
     is_tight,
     maximise,
     repaired,
     scales_at,
 )
-from viceversa.problem import MisspecifiedVI
+from viceversa.problem import Constraints, MisspecifiedVI
 from viceversa.sets.base import ConvexSet
 
 # How close the two sides must be, relative to 1 + |upper|.
@@ -48,11 +49,12 @@ class CertifiedMaximiser:
         self, problem: MisspecifiedVI, theta: PyTree, like: Any, modulus: Any = 0.0, tol: float = TIGHT
     ):
         self.problem, self.theta, self.tol = problem, theta, np.asarray(tol)
-        self.modulus = np.asarray(modulus, dtype=np.float64)
+        self.modulus = np.asarray(modulus, dtype=np.float64) if modulus > 0.0 else None
         self.by_support = _support_is_traced(problem.set)
         self.diameter = np.asarray(problem.set.diameter())
         start = jnp.asarray(problem.set.interior_point())
-        self.scales = _scales(like, problem, theta, start)
+        self.f = problem.at(theta).f
+        self.scales = _scales(like, self.f, problem.set, start)
         self.cold = Guess(start, jnp.zeros(problem.n_constraints), jnp.zeros_like(start))
         self.guess = self.cold
         self.slater, self.strict = self._slater(like)
@@ -60,7 +62,7 @@ class CertifiedMaximiser:
     @property
     def finite(self) -> bool:
         """Whether the upper bound can be finite: X is bounded or the functions curve by a proved modulus."""
-        return bool(np.isfinite(self.diameter)) or bool(self.modulus > 0.0)
+        return bool(np.isfinite(self.diameter)) or self.modulus is not None
 
     def __call__(self, objective: Any, epsilon: float) -> Bounds:
         """Bounds on max over X_ε of one objective: from the last one's end, if need be afresh, if need be by Clarabel."""
@@ -81,7 +83,7 @@ class CertifiedMaximiser:
         task, never = self._task(epsilon), np.asarray(-1.0)
         numbers = (self.scales, self.modulus, self.diameter, never)
         bounds, end = _solve(
-            objective, self.problem, self.theta, task, self.guess, self.slater, numbers, self.by_support
+            objective, self.f, self.problem.set, task, self.guess, self.slater, numbers, self.by_support
         )
         self.guess = end
         return self.problem.set.project(end.y), end.mu, bool(bounds.n_newton < MAX_NEWTON)
@@ -93,13 +95,13 @@ class CertifiedMaximiser:
 
     def retreat(self, y: Any, epsilon: float) -> Array | None:
         """A point of X_ε on the way from y ∈ X to the Slater point, as near to y as convexity proves; None if there is none."""
-        moved = _retreat(self.problem, self.theta, self._task(epsilon), jnp.asarray(y), self.slater)
-        inside = self._task(epsilon).contains(self.problem.at(self.theta).f(moved))
+        moved = _retreat(self.f, self.problem.set, self._task(epsilon), jnp.asarray(y), self.slater)
+        inside = self._task(epsilon).contains(self.f(moved))
         return moved if bool(inside) else None
 
     def excess_allowed(self, epsilon: float) -> float:
         """What a point of X_ε may exceed ε by: 0 where a Slater point (or, for ε > 0, a feasible one) is known."""
-        f = self.problem.at(self.theta).f
+        f = self.f
         if self.strict or float(np.maximum(f(self.slater), 0.0).sum()) < epsilon:
             return 0.0
         size = np.abs(f(self.cold.y)).max() + np.sqrt(self.scales.slope_sq) * np.linalg.norm(self.slater)
@@ -113,12 +115,12 @@ class CertifiedMaximiser:
 
     def _solve(self, objective: Any, task: Task, guess: Guess) -> tuple[Bounds, Guess]:
         numbers = (self.scales, self.modulus, self.diameter, self.tol)
-        return _solve(objective, self.problem, self.theta, task, guess, self.slater, numbers, self.by_support)
+        return _solve(objective, self.f, self.problem.set, task, guess, self.slater, numbers, self.by_support)
 
     def _slater(self, like: Any) -> tuple[Array, bool]:
         """A point of X where every f_j < 0 by a margin; failing that, the least infeasible one found."""
         self.slater = self.cold.y
-        f = self.problem.at(self.theta).f
+        f = self.f
         values = np.asarray(f(self.slater))
         if np.max(values, initial=-np.inf) < 0.0:
             return self.slater, True
@@ -133,8 +135,7 @@ class CertifiedMaximiser:
 
 
 @eqx.filter_jit
-def _retreat(problem: MisspecifiedVI, theta: PyTree, task: Task, y: Array, slater: Array) -> Array:
-    _, f, X = problem.at(theta)
+def _retreat(f: Constraints, X: ConvexSet, task: Task, y: Array, slater: Array) -> Array:
     return repaired(X.project(y), f, jax.tree.map(jnp.asarray, task), slater)
 
 
@@ -153,16 +154,13 @@ def _support_is_traced(X: ConvexSet) -> bool:
 
 
 @eqx.filter_jit
-def _scales(objective: Any, problem: MisspecifiedVI, theta: PyTree, y: Array) -> Scales:
-    _, f, X = problem.at(theta)
+def _scales(objective: Any, f: Constraints, X: ConvexSet, y: Array) -> Scales:
     _, hessian = jax.linearize(jax.grad(objective), y)
     if y.size <= MAX_DIAGONAL:
         entry = lambda i: jnp.ravel(hessian(jnp.zeros(y.size).at[i].set(1.0).reshape(y.shape)))[i]
         diagonal = -jax.lax.map(entry, jnp.arange(y.size)).reshape(y.shape)
     else:
-        signs = jnp.where(jnp.sin(jnp.square(jnp.arange(y.size, dtype=y.dtype))) > 0.0, 1.0, -1.0).reshape(
-            y.shape
-        )
+        signs = alternating_signs(y)
         diagonal = jnp.full(y.shape, -jnp.mean(signs * hessian(signs)))
     return scales_at(objective, f, X, y, diagonal)
 
@@ -170,15 +168,14 @@ def _scales(objective: Any, problem: MisspecifiedVI, theta: PyTree, y: Array) ->
 @eqx.filter_jit
 def _solve(
     objective: Any,
-    problem: MisspecifiedVI,
-    theta: PyTree,
+    f: Constraints,
+    X: ConvexSet,
     task: Task,
     guess: Guess,
     slater: Array,
     numbers: tuple,
     by_support: bool,
 ) -> tuple[Bounds, Guess]:
-    _, f, X = problem.at(theta)
     scales, modulus, diameter, tol = numbers
 
     def excess(X: ConvexSet, c: Array, y: Array) -> Array:
@@ -189,10 +186,10 @@ def _solve(
             t = scales.reach / (_norm(c) + jnp.finfo(c.dtype).tiny)
             p = X.project(y + t * c)
             linear = jnp.sum(c * (p - y)) + _norm(p - y) * diameter / t
-        m = jnp.where(modulus > 0.0, modulus, 1.0)
-        z = X.project(y + c / (2.0 * m))
-        curved = jnp.sum(c * (z - y)) - m * jnp.sum(jnp.square(z - y))
-        return jnp.where(modulus > 0.0, jnp.minimum(linear, curved), linear)
+        if modulus is None:
+            return linear
+        z = X.project(y + c / (2.0 * modulus))
+        return jnp.minimum(linear, jnp.sum(c * (z - y)) - modulus * jnp.sum(jnp.square(z - y)))
 
     task = jax.tree.map(jnp.asarray, task)
     return maximise(Program(objective, f, X, task, scales), guess, slater, tol, excess)

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PyTree
 
 from viceversa import functions
+from viceversa.errors import InputError
 from viceversa.metrics.concave_program import Guess
-from viceversa.problem import MisspecifiedVI
-from viceversa.sets import Affine, Box, Free, Halfspace, NonNegative, Polyhedron, Simplex
+from viceversa.problem import Constraints, MisspecifiedVI
 from viceversa.sets.base import ConvexSet
+from viceversa.sets.intersection import describe
 from viceversa.sets.linear_program import Description
 
 # Beyond this many coordinates a dense Hessian does not belong here.
@@ -38,11 +41,8 @@ def solve(objective: Any, problem: MisspecifiedVI, theta: PyTree, epsilon: float
         return None
     if problem.n_constraints and not functions.is_affine_in(jax.jacrev(f), 0, like):
         return None
-    zero = jnp.zeros(problem.shape)
-    P = -np.asarray(jax.hessian(objective)(zero)).reshape(n, n)
-    q = -np.asarray(jax.grad(objective)(zero)).ravel()
-    A, b = np.asarray(jax.jacrev(f)(zero)).reshape(-1, n), np.asarray(f(zero))
-    Q = np.asarray(jax.hessian(f)(zero)).reshape(-1, n, n)
+    P, q, A, b, Q = (np.asarray(part) for part in _coefficients(objective, f, like))
+    P, q, A, Q = P.reshape(n, n), q.ravel(), A.reshape(-1, n), Q.reshape(-1, n, n)
     y, mu = _clarabel(0.5 * (P + P.T), q, A, b, Q, rows, epsilon)
     if not (np.isfinite(y).all() and np.isfinite(mu).all()):
         return None
@@ -52,34 +52,27 @@ def solve(objective: Any, problem: MisspecifiedVI, theta: PyTree, epsilon: float
     return Guess(y=point, mu=mu, nu=jax.grad(objective)(point) - pullback(mu))
 
 
+@eqx.filter_jit
+def _coefficients(objective: Any, f: Constraints, zero: Any) -> tuple:
+    """(−∇²g, −∇g(0), Jf(0), f(0), ∇²f)."""
+    zero = jnp.asarray(zero)
+    curvature, slope = jax.jacfwd(jax.grad(objective))(zero), jax.grad(objective)(zero)
+    return -curvature, -slope, jax.jacrev(f)(zero), f(zero), jax.jacfwd(jax.jacrev(f))(zero)
+
+
 def rows_of(X: ConvexSet) -> Description | None:
     """X as linear inequalities, equations and bounds over the ravelled point; None if it is not such a set."""
-    n = int(np.prod(X.shape))
-    none = np.zeros((0, n)), np.zeros(0)
-    free = np.full(n, -np.inf), np.full(n, np.inf)
-    if isinstance(X, Box):
-        return Description(*none, *none, np.ravel(X.lower), np.ravel(X.upper))
-    if isinstance(X, NonNegative):
-        return Description(*none, *none, np.zeros(n), free[1])
-    if isinstance(X, Free):
-        return Description(*none, *none, *free)
-    if isinstance(X, Polyhedron):
-        return X.description()
-    if isinstance(X, Halfspace):
-        return Description(np.reshape(X.normal, (1, n)), np.reshape(X.offset, 1), *none, *free)
-    if isinstance(X, Affine):
-        return Description(*none, X.basis, X.level, *free)
-    if isinstance(X, Simplex):
-        total = np.broadcast_to(X.total, X.shape[:-1]).ravel()
-        C = np.kron(np.eye(total.size), np.ones(X.shape[-1]))
-        return Description(*none, C, total, np.zeros(n), np.ravel(X.width()) + (np.ravel(X.interior_point())))
-    return None
+    try:
+        return describe(X)
+    except InputError:
+        return None
 
 
 def _clarabel(P, q, A, b, Q, rows: Description, epsilon: float) -> tuple[np.ndarray, np.ndarray]:
     """min ½yᵀPy + qᵀy over the rows with 1ᵀ[½yᵀQ_jy + A_jy + b_j]₊ ≤ ε: the point and the multipliers of f."""
-    import clarabel
     from scipy import sparse
+
+    clarabel: Any = importlib.import_module("clarabel")
 
     n, J = q.size, b.size
     blocks, offsets, cones = [], [], []

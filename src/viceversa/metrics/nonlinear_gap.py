@@ -40,40 +40,34 @@ class NonlinearGap:
     def __init__(self, problem: MisspecifiedVI, theta: PyTree, modulus: float):
         self.problem, self.theta, self.modulus = problem, theta, modulus
         self.traced = not isinstance(problem.operator, functions.Callback)
-        self.rules = [
-            (CertifiedMaximiser(problem, theta, self._regularised(None, 0.0)), 0.0, BY_MONOTONICITY)
-        ]
-        if modulus > 0.0:
-            like = self._regularised(None, modulus)
-            maximiser = CertifiedMaximiser(problem, theta, like, modulus)
-            self.rules.append((maximiser, modulus, BY_STRONG_MONOTONICITY))
+        # With a modulus the regularised bound is the smaller of the two everywhere.
+        self.rule = BY_STRONG_MONOTONICITY if modulus > 0.0 else BY_MONOTONICITY
+        like = self._regularised(problem.set.interior_point())
+        self.maximiser = CertifiedMaximiser(problem, theta, like, modulus)
         self.climber = None
 
     def __call__(self, x: np.ndarray, epsilon: float) -> GapInterval:
-        best, y_starts = (np.inf, UNBOUNDED, np.zeros(self.problem.n_constraints)), []
-        for maximiser, modulus, rule in self.rules:
-            bounds = maximiser(self._regularised(x, modulus), epsilon)
-            if float(bounds.lower) == -np.inf and maximiser.is_empty(self._regularised(x, modulus), epsilon):
-                return empty_gap(self.problem)
-            if float(bounds.lower) > -np.inf:
-                y_starts.append(bounds.y_lower)
-            if float(bounds.upper) < best[0]:
-                best = float(bounds.upper), rule, np.asarray(bounds.mu)
-        upper, rule, multiplier = best
+        objective = self._regularised(x)
+        bounds = self.maximiser(objective, epsilon)
+        lower, upper, rule = float(bounds.lower), float(bounds.upper), self.rule
+        if lower == -np.inf and self.maximiser.is_empty(objective, epsilon):
+            return empty_gap(self.problem)
+        if not self.maximiser.finite:
+            upper, rule = np.inf, UNBOUNDED
         if float(self.problem.set.violation(x)) > IN_SET * (1.0 + np.abs(x).max(initial=0.0)):
             upper, rule = np.inf, OUTSIDE
-        lower, point = self._climb(x, epsilon, y_starts)
-        words = lower_rule(self.rules[0][0], lower, epsilon)
-        return interval(lower, upper, words, rule, np.asarray(point), multiplier)
+        lower, point = self._climb(x, epsilon, [bounds.y_lower] if lower > -np.inf else [])
+        words = lower_rule(self.maximiser, lower, epsilon)
+        return interval(lower, upper, words, rule, np.asarray(point), np.asarray(bounds.mu))
 
-    def _regularised(self, x: Any, modulus: float) -> Regularised:
-        at = jnp.asarray(self.problem.set.interior_point() if x is None else x)
-        return Regularised(self.problem.operator(at, self.theta), at, jnp.asarray(modulus))
+    def _regularised(self, x: Any) -> Regularised:
+        at = jnp.asarray(x)
+        return Regularised(self.problem.operator(at, self.theta), at, jnp.asarray(self.modulus))
 
-    def _climb(self, x: np.ndarray, epsilon: float, starts: list[Array]) -> tuple[float, Array]:
-        retreat = self.rules[0][0].retreat
+    def _climb(self, x: np.ndarray, epsilon: float, starts: list[Array]) -> tuple[float, Any]:
+        retreat = self.maximiser.retreat
         keys = jax.random.split(jax.random.key(0), N_SAMPLES)
-        candidates = [x, self.rules[0][0].slater, *(self.problem.set.sample(key) for key in keys)]
+        candidates = [x, self.maximiser.slater, *(self.problem.set.sample(key) for key in keys)]
         retreated = [retreat(y, epsilon) for y in candidates]
         starts = [*starts, *(y for y in retreated if y is not None)]
         if not self.traced:
@@ -93,7 +87,7 @@ class NonlinearGap:
             bounds = self.climber(tangent, epsilon)
             if float(bounds.lower) == -np.inf:
                 break
-            higher, c_next = _best_on_segment(self.problem, self.theta, x, c, bounds.y_lower)
+            higher, c_next = _best_on_segment(tangent, bounds.y_lower)
             if float(higher) <= value + 1e-12 * (1.0 + abs(value)):
                 break
             value, c = float(higher), c_next
@@ -101,10 +95,9 @@ class NonlinearGap:
 
 
 @eqx.filter_jit
-def _best_on_segment(
-    problem: MisspecifiedVI, theta: PyTree, x: Array, c: Array, y: Array
-) -> tuple[Array, Array]:
-    points = jax.vmap(lambda share: c + share * (y - c))(0.5 ** jnp.arange(24.0))
-    values = jax.vmap(lambda z: jnp.sum(problem.operator(z, theta) * (x - z)))(points)
+def _best_on_segment(tangent: Linearised, y: Array) -> tuple[Array, Array]:
+    """The largest F(z)ᵀ(x − z), and its z, at shares 1, ½, ¼, … of the way from the point of tangency to y."""
+    points = jax.vmap(lambda share: tangent.center + share * (y - tangent.center))(0.5 ** jnp.arange(24.0))
+    values = jax.vmap(lambda z: jnp.sum(tangent.operator(z, tangent.theta) * (tangent.x - z)))(points)
     best = jnp.argmax(values)
     return values[best], points[best]
