@@ -93,10 +93,14 @@ def _claims(frame: pd.DataFrame) -> str:
     tests = "\n".join(
         f"- “{quotes[key]}”: {test}." for key, test in {row.key: row.test for row in judged}.items()
     )
+    caution = (
+        "Rules (b) and (c) have constants that were chosen after looking at some of these instances: `docs/reproduction.md` says "
+        "which, and how much hangs on them. Rule (a) leaves nothing to choose for ALM and extragradient."
+    )
     note = (
         "Numbers separated by “/” are those of the three instances, smallest first. How each claim is tested:"
     )
-    return f"{head}\n\n{table}\n\n{note}\n\n{tests}"
+    return f"{head}\n\n{caution}\n\n{table}\n\n{note}\n\n{tests}"
 
 
 def _rates(curves: Curves) -> str:
