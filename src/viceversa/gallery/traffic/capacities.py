@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from viceversa.gallery.traffic.costs import LinkCosts
-from viceversa.gallery.traffic.path_newton import Round, equilibrate
+from viceversa.gallery.traffic.path_newton import Gap, Round, equilibrate
 from viceversa.gallery.traffic.paths import Columns, Graph
 
 _MAX_PRICINGS = 40
@@ -34,6 +34,7 @@ def price_capacities(
 
     The second result is None where the tolls prove that the capacities cannot carry the trips.
     """
+    done = Round(Gap(0.0, 0.0), 0, 0)
     n_rounds = n_newton = 0
     worst = np.inf
     for _ in range(_MAX_PRICINGS):

@@ -63,7 +63,7 @@ def read_link_times(network: Network, table: Any) -> tuple[np.ndarray, np.ndarra
     A link is its row in the network, from 0; a table may name it by `init_node` and `term_node` instead.
     """
     if hasattr(table, "columns") or isinstance(table, Mapping):
-        has = set(table.columns if hasattr(table, "columns") else table)
+        has = set(table)  # a DataFrame iterates over its columns, too
         if not {"flow", "time"} <= has or not ({"link"} <= has or {"init_node", "term_node"} <= has):
             raise InputError(
                 f"link_times has the columns {sorted(map(str, has))}; flow, time and either link or init_node and "

@@ -1,14 +1,14 @@
 """Equilibrium at given costs over generated paths: a projected Newton method, certified by shortest paths.
 
 Without constraints and at a known B a user equilibrium minimises Beckmann's function Σ_e ∫₀^{v_e} cost_e
-(beckmann1956studies). With the flow of
-each pair's largest path eliminated, r_p = cost_p − cost_basic is its gradient and R diag(cost') Rᵀ its Hessian, where row p
-of R is path p minus its pair's basic path:
+(beckmann1956studies). With the flow of each pair's largest path eliminated, r_p = cost_p − cost_basic is its gradient and
+R diag(cost') Rᵀ its Hessian, where row p of R is path p minus its pair's basic path; a projected Newton method
+(bertsekas1982projected) for a product of simplices is
 
     (R diag(cost'(v)) Rᵀ + ν) s = −r   on the free paths (h_p > 0 or r_p < 0)                      (1)
     h⁺ = h + α (clip(h + s) − h),   α = argmin over [0, 1]                                         (2)
 
-This is bertsekas1982projected for products of simplices. (1) is solved by conjugate gradients, (2) on the derivative, so that no digits are lost close to the answer.
+(1) is solved by conjugate gradients, (2) on the derivative, so that no digits are lost close to the answer.
 """
 
 from __future__ import annotations
