@@ -14,7 +14,7 @@ from scipy.optimize import minimize
 import viceversa as vv
 from viceversa.errors import InputError, MissingExtra
 from viceversa.gallery import traffic
-from viceversa.gallery.traffic import capacities, paths
+from viceversa.gallery.traffic import capacities, costs, paths
 from viceversa.gallery.traffic.costs import BPR
 
 TRIP = traffic.Demand([1], [2], [10.0])
@@ -244,8 +244,10 @@ def test_warm_start_and_stopping_early():
 
 
 # -- capacities and learning, through MisspecifiedVI and solve ------------------------------------------------
-def test_bridge_with_a_capacity():
+def test_bridge_with_a_capacity(monkeypatch):
     """At most u = 1 over the bridge: the others share 5, everyone pays 83 + 4.5u, and the toll is 13 − 6.5u."""
+    traced, link_flows = [], costs.link_flows
+    monkeypatch.setattr(costs, "link_flows", lambda *given: traced.append(1) or link_flows(*given))
     network, trips = traffic.braess()
     answer = traffic.user_equilibrium(network, trips, relative_gap=1e-9, link_capacities={(3, 4): 1.0})
     np.testing.assert_allclose(answer.link_flow, [3.5, 2.5, 2.5, 1.0, 3.5], atol=1e-6)
@@ -258,11 +260,14 @@ def test_bridge_with_a_capacity():
     tolled = traffic.replace(network, toll=answer.multiplier, toll_weight=1.0)
     free = traffic.user_equilibrium(tolled, trips, relative_gap=1e-12)
     np.testing.assert_allclose(free.link_flow, answer.link_flow, atol=1e-5)
+    assert traced
+    traced.clear()
     loose = traffic.user_equilibrium(
         network, trips, relative_gap=1e-9, link_capacities={(3, 4): 3.0}, init=answer
     )
     np.testing.assert_allclose(loose.link_flow, [4, 2, 2, 2, 4], atol=1e-5)
     np.testing.assert_allclose(loose.multiplier, 0.0, atol=1e-6)
+    assert not traced  # another capacity and other flows of the same padded size: nothing is compiled again
 
 
 OBSERVED = np.random.default_rng(3)
