@@ -115,6 +115,13 @@ def test_an_unbounded_set_has_no_upper_end_without_a_modulus():
     assert close(vv.minty_gap(problem, [3.0, 0.0], mu=1.0), 1.0)
 
 
+def test_an_operator_that_is_not_monotone_gets_no_upper_end():
+    gap = vv.minty_gap(plane([[1.0, 0.0], [0.0, -0.1]], [-1.0, 0.0]), [3.0, 0.0])
+    assert gap.upper == np.inf
+    assert "F is not monotone on X" in gap.upper_rule
+    assert gap.lower >= 1.0 - 1e-8
+
+
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [

@@ -20,6 +20,9 @@ BY_CERTIFICATE = (
     "x (proved from its program); F monotone and f convex as the problem assumes"
 )
 UNBOUNDED = "none: X is unbounded and no modulus `mu` was given, so the bound is +∞ (and so may the gap be)"
+NOT_MONOTONE = (
+    "none: F is not monotone on X (a direction v of X has vᵀMv < 0), so F(y)ᵀ(x − y) is not concave in y"
+)
 NO_POINT = "none: no point of X_ε was found"
 EMPTY = "X_ε is empty (proved: some μ ≥ 0 has μᵀf > ε‖μ‖∞ on all of X), and the supremum over nothing is −∞"
 
@@ -39,6 +42,8 @@ class AffineGap:
         if lower == -np.inf and self.maximiser.is_empty(objective, epsilon):
             return empty_gap(self.problem)
         rule = BY_CERTIFICATE if self.maximiser.finite else UNBOUNDED
+        if not self.maximiser.concave:
+            upper, rule = np.inf, NOT_MONOTONE
         return interval(
             lower,
             upper,

@@ -34,6 +34,8 @@ TIGHT = 1e-8
 MAX_DIAGONAL = 4096
 # Margins tried for a Slater point, relative to the largest |f_j| at an interior point of X.
 SLATER_MARGINS = (1e-1, 1e-3, 1e-6)
+# Upward curvature beyond rounding, relative to the largest.
+CURVES_UP = 1e-9
 # What computed constraints may exceed ε by where no Slater point exists, relative to the numbers they are made of.
 ROUNDING = 1e-12
 
@@ -63,6 +65,11 @@ class CertifiedMaximiser:
     def finite(self) -> bool:
         """Whether the upper bound can be finite: X is bounded or the functions curve by a proved modulus."""
         return bool(np.isfinite(self.diameter)) or self.modulus is not None
+
+    @property
+    def concave(self) -> bool:
+        """False where a direction of X was found along which `like` curves upwards."""
+        return bool(self.scales.least >= -CURVES_UP * self.scales.curvature)
 
     def __call__(self, objective: Any, epsilon: float) -> Bounds:
         """Bounds on max over X_ε of one objective: from the last one's end, if need be afresh, if need be by Clarabel."""
@@ -115,7 +122,10 @@ class CertifiedMaximiser:
 
     def _solve(self, objective: Any, task: Task, guess: Guess) -> tuple[Bounds, Guess]:
         numbers = (self.scales, self.modulus, self.diameter, self.tol)
-        return _solve(objective, self.f, self.problem.set, task, guess, self.slater, numbers, self.by_support)
+        bounds, end = _solve(
+            objective, self.f, self.problem.set, task, guess, self.slater, numbers, self.by_support
+        )
+        return bounds._replace(lower=np.asarray(bounds.lower), upper=np.asarray(bounds.upper)), end
 
     def _slater(self, like: Any) -> tuple[Array, bool]:
         """A point of X where every f_j < 0 by a margin; failing that, the least infeasible one found."""
@@ -181,7 +191,7 @@ def _solve(
     def excess(X: ConvexSet, c: Array, y: Array) -> Array:
         """max_{z∈X} cᵀ(z − y) − m‖z − y‖², or a bound: with p = P_X(y + tc), cᵀ(z − p) ≤ (p − y)ᵀ(z − p)/t."""
         if by_support:
-            linear = X.support(c)[0] - jnp.sum(c * y)
+            linear = jnp.asarray(X.support(c)[0]) - jnp.sum(c * y)
         else:
             t = scales.reach / (_norm(c) + jnp.finfo(c.dtype).tiny)
             p = X.project(y + t * c)

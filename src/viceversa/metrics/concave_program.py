@@ -16,7 +16,7 @@ and is solved by a semismooth Newton method whose linear systems need products a
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -53,13 +53,17 @@ RESIDUAL_SQ = 1e-20
 
 
 class Scales(NamedTuple):
-    """Sizes the method needs once: ‖∇²g‖, diag(−∇²g) and its mean, ‖Jf‖², and how far X reaches along ∇g."""
+    """Sizes the method needs once: ‖∇²g‖, diag(−∇²g) and its mean, ‖Jf‖², and how far X reaches along ∇g.
+
+    `least` is the least curvature vᵀ(−∇²g)v/‖v‖² found along directions v within X: negative, it proves g not concave.
+    """
 
     curvature: Float[Array, ""]
     diagonal: Float[Array, "..."]
     typical: Float[Array, ""]
     slope_sq: Float[Array, ""]
     reach: Float[Array, ""]
+    least: Float[Array, ""]
 
 
 class Guess(NamedTuple):
@@ -148,13 +152,18 @@ def scales_at(g: Callable, f: Constraints, X: ConvexSet, y: Array, diagonal: Arr
     f_y, slope = jax.linearize(f, y)
     _, pullback = f.vjp(y)
     start = jnp.reshape(jnp.cos(jnp.arange(y.size, dtype=y.dtype)), y.shape) + 1.0
+    curvature = _largest(hessian, start)
+    _, within = jax.linearize(X.project, y)  # y is interior: the projection on the directions of X
+    shifted = lambda v: within(curvature * v + hessian(v))
     far = X.project(y + safe_divide(FAR, _norm(gradient), 0.0) * gradient)
     return Scales(
-        curvature=_largest(hessian, start),
+        curvature=curvature,
         diagonal=diagonal,
         typical=jnp.mean(diagonal),
         slope_sq=_largest(lambda v: pullback(slope(v)), start) if f_y.size else jnp.ones(()),
         reach=jnp.where(_norm(far - y) > 0.0, _norm(far - y), 1.0),
+        # ‖Π(L I − (−∇²g))Πv‖ ≤ L − λ_min for unit v, so this is at least λ_min.
+        least=curvature - _largest(shifted, within(start), n_steps=40),
     )
 
 
@@ -202,9 +211,9 @@ def maximise(program: Program, start: Guess, slater: Array, tol, excess: Callabl
     return end.bounds, Guess(end.y, end.phi.mu, end.phi.nu)
 
 
-def is_tight(bounds: Bounds, tol) -> Array:
+def is_tight(bounds: Bounds, tol) -> Any:
     """Whether U − L ≤ tol·(1 + |U|)."""
-    return bounds.upper - bounds.lower <= tol * (1.0 + jnp.abs(bounds.upper))
+    return bounds.upper - bounds.lower <= tol * (1.0 + abs(bounds.upper))
 
 
 def _first_penalty(program: Program, start: Guess) -> _Penalised:
@@ -413,7 +422,7 @@ def _largest(product: Callable, v: Array, n_steps: int = 12) -> Array:
         size = _norm(w)
         return safe_divide(w, size, 0.0), size
 
-    return jax.lax.fori_loop(0, n_steps, body, (v / _norm(v), jnp.zeros(())))[1]
+    return jax.lax.fori_loop(0, n_steps, body, (safe_divide(v, _norm(v), 0.0), jnp.zeros(())))[1]
 
 
 def _norm(v: Array) -> Array:
