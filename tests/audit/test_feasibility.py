@@ -108,3 +108,14 @@ def test_the_floor_is_below_every_value_and_the_slack_is_met():
     assert found.empty  # the unit disc stays below x₁ + x₂ = √2
     assert 0 < found.floor <= values.min() + 1e-12
     assert found.slack == pytest.approx(-np.max(np.asarray(f(found.x, 0.0))))
+
+
+def test_an_unbounded_set_can_be_deep_and_has_no_floor():
+    """x₁ + x₂ ≥ 1 on all of R²: as deep as one likes, and −∞ is no evidence of anything."""
+    problem = vv.MisspecifiedVI(
+        Shifted(), set=vv.Free(2), constraints=lambda x, t: 1.0 - jnp.sum(x), learning=vv.Known(0.0)
+    )
+    found = vv.audit(problem)
+    assert found.items["vi"].verdict == "proved"
+    assert found.items["vi"].points[0].sum() > 1.0
+    assert found.refuted == ["v"]

@@ -98,7 +98,9 @@ def has_kinks(function: Any, problem: MisspecifiedVI) -> bool:
 def _primitives(function: Callable, *likes: PyTree) -> set[str]:
     with precision.double():
         closed = jax.make_jaxpr(function)(*jax.tree.map(jnp.asarray, likes))
-    return {equation.primitive.name for equation in _equations(closed.jaxpr)}
+    # Whole numbers are indices, made from shapes: choosing among them makes no kink.
+    is_real = lambda equation: any(jnp.issubdtype(out.aval.dtype, jnp.floating) for out in equation.outvars)
+    return {equation.primitive.name for equation in _equations(closed.jaxpr) if is_real(equation)}
 
 
 def _equations(jaxpr: Any) -> Iterator[Any]:

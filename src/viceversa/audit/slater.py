@@ -54,7 +54,8 @@ def depth(problem: MisspecifiedVI, theta: PyTree) -> Depth:
     with precision.double():
         points, floors, sizes = map(np.asarray, _deepen(problem, theta, problem.set.interior_point()))
         values = np.asarray(_values(problem, theta, points))
-    slacks = -values.max(axis=1)
+    slacks = np.where(np.isnan(values).any(axis=1), -np.inf, -values.max(axis=1))
+    floors = np.where(np.isnan(floors), -np.inf, floors)
     deepest, highest = int(np.argmax(slacks)), int(np.argmax(floors / sizes))
     return Depth(points[deepest], float(slacks[deepest]), float(floors[highest]), float(sizes[highest]))
 
@@ -132,6 +133,7 @@ def _deepen(problem: MisspecifiedVI, theta: PyTree, start) -> tuple[Array, Array
             uphill = jnp.sum(gradient * (at - now)) > 0
             grown = jnp.where(uphill, 1.0, 0.5 * (1.0 + jnp.sqrt(1.0 + 4.0 * momentum**2)))
             push = jnp.where(uphill, 0.0, (momentum - 1.0) / grown)
+            at = jnp.where(value < -1.0, now, at)  # deep enough; an unbounded X has no deepest point
             return at, X.project(at + push * (at - now)), grown, length
 
         one = jnp.ones(())
@@ -148,6 +150,9 @@ def _floor(f, X, x, unit, tau) -> tuple[Array, Array]:
     w = safe_divide(w, jnp.sum(w), 0.0)
     gradient = back(w)
     largest, _ = X.support(-gradient)
-    size = jnp.sum(w * jnp.abs(values)) + jnp.abs(largest) + jnp.sum(jnp.abs(gradient * x))
+    reach = jnp.where(
+        jnp.isfinite(largest), jnp.abs(largest), 0.0
+    )  # infinite where X is unbounded: no floor then
+    size = jnp.sum(w * jnp.abs(values)) + reach + jnp.sum(jnp.abs(gradient * x))
     # Where only some constraints weigh, their own size is too small a yardstick for rounding.
     return jnp.sum(w * values) - largest - jnp.sum(gradient * x), jnp.maximum(size, jnp.min(unit))
