@@ -196,6 +196,7 @@ class Game(eqx.Module):
         middle = self.problem.set.interior_point()
         replies = []
         with precision.double():
+            theta = jax.tree.map(jnp.asarray, theta)
             for i in range(self.n_players):
                 look = _Glance(self, i, x, theta)
                 replies.append(best_reply(look, self._own(i), x.ravel(), middle.ravel(), described))

@@ -113,9 +113,7 @@ def _matrix_diagonal(eqn: Any, inputs: list, moving: list, shape: tuple[int, ...
         return None
     which = 0 if moving[0] is not None else 1
     vector, matrix = inputs[which], inputs[1 - which]
-    (axis,), _ = (
-        (contract[which], contract[1 - which]) if len(contract[0]) == 1 else ((None,), (None,))
-    )
+    (axis,), _ = (contract[which], contract[1 - which]) if len(contract[0]) == 1 else ((None,), (None,))
     if axis is None or matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or vector.ndim != 1:
         return None
     return jnp.diagonal(matrix) * moving[which]

@@ -32,7 +32,7 @@ class IsoelasticOperator(eqx.Module):
         p = self.price(q, theta)
         return jax.grad(lambda at: jnp.sum(self.costs(at)))(q) - p + q * p / (theta[1] * Q)
 
-    def price(self, q: Array, theta: Array) -> Array:
+    def price(self, q: Any, theta: Any) -> Any:
         """p(Q) at the total of q."""
         return jnp.exp((theta[0] - jnp.log(jnp.sum(q))) / theta[1])
 

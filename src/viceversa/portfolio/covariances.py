@@ -87,9 +87,13 @@ class Covariances(ConvexSet):
 
 @jax.custom_jvp
 def _semidefinite_part(C):
-    nearly = C + _ROUNDING * jnp.max(jnp.abs(C), initial=0.0) * jnp.eye(C.shape[0])
-    is_semidefinite = jnp.all(jnp.isfinite(jnp.linalg.cholesky(nearly)))
-    return jax.lax.cond(is_semidefinite | ~jnp.all(jnp.isfinite(C)), lambda S: S, _without_negative, C)
+    return jax.lax.cond(_above(C, -_ROUNDING) | ~jnp.all(jnp.isfinite(C)), lambda S: S, _without_negative, C)
+
+
+def _above(C, share):
+    """Whether every eigenvalue exceeds this share of the largest entry: whether a Cholesky factor exists."""
+    shifted = C - share * jnp.max(jnp.abs(C), initial=0.0) * jnp.eye(C.shape[0])
+    return jnp.all(jnp.isfinite(jnp.linalg.cholesky(shifted)))
 
 
 def _without_negative(C):
@@ -100,14 +104,15 @@ def _without_negative(C):
 @_semidefinite_part.defjvp
 def _semidefinite_part_jvp(primals, tangents):
     (C,), (dC,) = primals, tangents
+    # Where no eigenvalue is zero or negative the derivative is the identity, and eigenvectors are not needed.
+    return _semidefinite_part(C), jax.lax.cond(
+        _above(C, _ROUNDING), lambda S, dS: dS, _divided_differences, C, dC
+    )
+
+
+def _divided_differences(C, dC):
     values, vectors = jnp.linalg.eigh(C)
     positive = values > _ROUNDING * jnp.max(jnp.abs(values), initial=0.0)
-    both, size = positive[:, None] & positive[None, :], jnp.abs(values)
-    mixed = positive[:, None] ^ positive[None, :]
-    share = numerics.safe_divide(
-        jnp.maximum(size[:, None] * positive[:, None], size[None, :] * positive[None, :]),
-        size[:, None] + size[None, :],
-        0.0,
-    )
-    weight = jnp.where(both, 1.0, jnp.where(mixed, share, 0.0))
-    return _semidefinite_part(C), vectors @ (weight * (vectors.T @ dC @ vectors)) @ vectors.T
+    kept, size = jnp.where(positive, values, 0.0), jnp.abs(values)
+    share = numerics.safe_divide(kept[:, None] + kept[None, :], size[:, None] + size[None, :], 0.0)
+    return vectors @ (share * (vectors.T @ dC @ vectors)) @ vectors.T
