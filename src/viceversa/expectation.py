@@ -107,7 +107,7 @@ def constrained_minimax(
     return MisspecifiedVI(
         operator,
         set=Product([set_x, set_y]),
-        constraints=ExpectedConstraints(*parts, operator) if has_any else None,
+        constraints=ExpectedConstraints(parts[0], parts[1], operator) if has_any else None,
         learning=learning,
         constraint_names=constraint_names,
     )

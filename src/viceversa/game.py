@@ -243,7 +243,7 @@ class _Glance:
 
 
 @eqx.filter_jit
-def _look(cost: Any, constraints: Any, players: Players, i: int, x: Array, theta: PyTree, own: Array) -> Any:
+def _look(cost: Any, constraints: Any, players: Players, i: int, x: Any, theta: PyTree, own: Any) -> Any:
     view = players.view(jnp.asarray(x))
 
     def joint(at: Array) -> Array:

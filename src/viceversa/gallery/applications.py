@@ -166,6 +166,7 @@ def wardrop(free: np.ndarray, slope: np.ndarray, demand: np.ndarray, allowed: np
     for s in range(free.shape[0]):
         links = np.flatnonzero(allowed[s])
         links = links[np.argsort(free[s, links])]
+        used, tau = links, 0.0
         for n_used in range(1, len(links) + 1):
             used = links[:n_used]
             tau = (demand[s] + (free[s, used] / slope[s, used]).sum()) / (1 / slope[s, used]).sum()

@@ -128,7 +128,8 @@ def game(name: str, **options: Any) -> tuple[Game, Instance]:
     problem, players = instance.problem, costs()
     where: dict[str, Any] = {"set": problem.set}
     if name == "rock_paper_scissors":
-        where = {"sets": problem.set.blocks}
+        blocks: Any = problem.set
+        where = {"sets": blocks.blocks}
     built = Game(
         players,
         **where,

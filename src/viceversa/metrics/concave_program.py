@@ -147,21 +147,31 @@ class _State(NamedTuple):
 
 
 def scales_at(g: Callable, f: Constraints, X: ConvexSet, y: Array, diagonal: Array) -> Scales:
-    """The sizes at one point, by power iterations on products."""
+    """The sizes, by power iterations on products, at an interior point y and across X along ±∇g(y)."""
     gradient, hessian = jax.linearize(jax.grad(g), y)
-    f_y, slope = jax.linearize(f, y)
-    _, pullback = f.vjp(y)
     start = jnp.reshape(jnp.cos(jnp.arange(y.size, dtype=y.dtype)), y.shape) + 1.0
     curvature = _largest(hessian, start)
     _, within = jax.linearize(X.project, y)  # y is interior: the projection on the directions of X
     shifted = lambda v: within(curvature * v + hessian(v))
-    far = X.project(y + safe_divide(FAR, _norm(gradient), 0.0) * gradient)
+    across = safe_divide(FAR, _norm(gradient), 0.0) * gradient
+    ends = jax.lax.map(X.project, jnp.stack([y + across, y - across]))
+    reach = jnp.max(jax.vmap(lambda end: _norm(end - y))(ends))
+
+    def slope_sq(at):
+        _, slope = jax.linearize(f, at)
+        _, pullback = f.vjp(at)
+        return _largest(lambda v: pullback(slope(v)), start)
+
+    unbounded = reach >= 0.5 * FAR
+    slopes = (
+        jax.lax.map(slope_sq, jnp.stack([y, *jnp.where(unbounded, y, ends)])) if f(y).size else jnp.ones(1)
+    )
     return Scales(
         curvature=curvature,
         diagonal=diagonal,
         typical=jnp.mean(diagonal),
-        slope_sq=_largest(lambda v: pullback(slope(v)), start) if f_y.size else jnp.ones(()),
-        reach=jnp.where(_norm(far - y) > 0.0, _norm(far - y), 1.0),
+        slope_sq=jnp.max(slopes),
+        reach=jnp.where(reach > 0.0, reach, 1.0),
         # ‖Π(L I − (−∇²g))Πv‖ ≤ L − λ_min for unit v, so this is at least λ_min.
         least=curvature - _largest(shifted, within(start), n_steps=40),
     )
@@ -212,8 +222,8 @@ def maximise(program: Program, start: Guess, slater: Array, tol, excess: Callabl
 
 
 def is_tight(bounds: Bounds, tol) -> Any:
-    """Whether U − L ≤ tol·(1 + |U|)."""
-    return bounds.upper - bounds.lower <= tol * (1.0 + abs(bounds.upper))
+    """Whether U is finite and U − L ≤ tol·(1 + |U|)."""
+    return (bounds.upper < jnp.inf) & (bounds.upper - bounds.lower <= tol * (1.0 + abs(bounds.upper)))
 
 
 def _first_penalty(program: Program, start: Guess) -> _Penalised:
@@ -255,12 +265,14 @@ def _newton_step(program: Program, phi: _Penalised, y: Array) -> _Step:
     d, n_products = _conjugate_gradients(lambda v: linear(v)[0], -G, _diagonal(program, phi, linear, y))
     alpha, G_new = _step_length(lambda y: phi.gradient(program, y)[0], y, d, G)
     _, dmu, dnu = linear(alpha * d)
+    scales, stiffness = program.scales, program.task.weight * program.scales.curvature + phi.delta
+    length = _norm(y) + jnp.minimum(scales.reach, 1.0 + _norm(y))
     return _Step(
         y=y + alpha * d,
         mu=jnp.maximum(mu + dmu, 0.0),
         nu=nu + dnu,
         size=_norm(G_new),
-        scale=_norm(G) + _norm(nu) + jnp.sqrt(program.scales.slope_sq) * _norm(mu),
+        scale=_norm(G) + _norm(nu) + jnp.sqrt(scales.slope_sq) * _norm(mu) + stiffness * length,
         n_products=n_products,
     )
 
