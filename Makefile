@@ -29,6 +29,7 @@ help:
 	@echo "make setup       only what make test needs in .venv"
 	@echo "make format      format the code and apply the safe fixes"
 	@echo "make bench       the benchmarks"
+	@echo "make bench-apps  the applications at full size, each checked by a solver or formula outside the package"
 	@echo "make bench-peers the default solver beside other packages"
 	@echo "make lock        renew the lock files from the ranges in pyproject.toml (Python 3.11)"
 	@echo "make clean       remove .venv, caches and build products; results/ stays"
@@ -59,6 +60,10 @@ format: setup
 bench:
 	$(environment) requirements.lock requirements-bench.lock
 	@$(BIN)/python -m benchmarks
+
+bench-apps:
+	$(environment) requirements.lock
+	@$(BIN)/python -m benchmarks.apps
 
 bench-peers:
 	$(environment) requirements.lock requirements-bench.lock

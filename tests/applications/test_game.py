@@ -1,0 +1,112 @@
+"""Games: the pseudo-gradient is the published operator, the answer is published, and best replies judge independently."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import viceversa as vv
+from unchecked import refused
+from viceversa import precision
+
+HARKER = [lambda x, t: x[0] ** 2 + 8 / 3 * x[0] * x[1] - 34 * x[0], lambda x, t: x[1] ** 2 + 1.25 * x[0] * x[1] - 24.25 * x[1]]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", vv.gallery.game_names())
+def test_the_pseudo_gradient_of_the_costs_is_the_published_operator(name):
+    game, instance = vv.gallery.game(name)
+    rng = np.random.default_rng(0)
+    with precision.double():
+        theta = jax.tree.map(jnp.asarray, instance.theta_true)
+        for _ in range(3):
+            x = instance.problem.set.project(instance.x_true + rng.uniform(0.1, 1.0, instance.x_true.shape))
+            ours, published = (
+                np.asarray(p.operator(jnp.asarray(x), theta)) for p in (game.problem, instance.problem)
+            )
+            np.testing.assert_allclose(ours, published, atol=1e-12 * np.abs(published).max())
+
+
+@pytest.mark.parametrize("name", ["harker", "river_basin", "murphy_price_cap", "rock_paper_scissors"])
+def test_nobody_gains_at_the_published_answer_and_somebody_does_beside_it(name):
+    game, instance = vv.gallery.game(name)
+    at_answer = game.best_responses(instance.x_true, instance.theta_true)
+    assert at_answer.holds, at_answer
+    assert at_answer.relative.max() <= 1e-9
+    inside = instance.problem.set.interior_point()
+    beside = game.best_responses(
+        0.9 * instance.x_true + 0.1 * inside + 0.03 * (np.arange(inside.size) == 0), instance.theta_true
+    )
+    assert not beside.holds, beside
+    assert (beside.best_cost <= beside.cost + 1e-12 * np.abs(beside.cost)).all()
+
+
+def test_best_replies_are_those_of_a_fine_grid():
+    game = vv.Game(HARKER, set=vv.Box(0.0, 10.0, shape=2), constraints=lambda x, t: x.sum() - 12.0)
+    x = np.array([4.0, 3.0])
+    found = game.best_responses(x)
+    grid = np.linspace(0.0, 10.0, 200_001)
+    for i, cost in enumerate(HARKER):
+        own = grid[grid <= 12.0 - x[1 - i]]
+        values = cost((own, x[1]) if i == 0 else (x[0], own), 0.0)
+        best = own[np.argmin(values)]
+        np.testing.assert_allclose(found.x[i], best, atol=1e-4)
+        np.testing.assert_allclose(found.gain[i], cost(x, 0.0) - values.min(), rtol=1e-7)
+
+
+def test_harkers_game_is_solved_while_the_cap_is_learned_and_other_equilibria_pass_the_best_reply_test():
+    game, instance = vv.gallery.game("harker", cap=12, misspecified=True)
+    solution = game.solve(theta0=instance.theta0)
+    np.testing.assert_allclose(solution.x, [10.0, 2.0], atol=1e-6)
+    np.testing.assert_allclose(solution.multiplier, [7.75], rtol=1e-6)
+    assert game.check(solution).holds
+    assert "No player gains by deviating" in str(game.check(solution))
+    # A generalised equilibrium that is no variational one: (9.5, 5.5) of the game with cap 15.
+    published, _ = vv.gallery.game("harker")
+    assert published.best_responses([9.5, 5.5]).holds
+    assert not vv.certify(published.problem, [9.5, 5.5]).holds
+
+
+def test_players_with_strategies_of_different_shapes_are_blocks_of_a_list():
+    """A seller's quantity against a buyer's mix: blocks in their own shapes, in costs and shared constraints alike."""
+    game = vv.Game(
+        [lambda x, t: (x[0] - t) ** 2 + x[0] * x[1][0], lambda x, t: ((x[1] - np.array([0.2, 0.3, 0.5])) ** 2).sum() - x[0] * x[1][2]],
+        sets=[vv.Box(0.0, 5.0, shape=()), vv.Simplex(3)],
+        constraints=lambda x, t: x[0] + x[1][2] - 1.5,
+        learning=vv.Known(2.0),
+    )  # fmt: skip
+    solution = game.solve(vv.AdaptiveAugmentedLagrangian())
+    assert solution.success
+    q, mix = game.strategies(solution.x)
+    assert q.shape == ()
+    np.testing.assert_allclose([mix.sum(), q + mix[2]], [1.0, 1.5], atol=1e-7)
+    assert game.check(solution).holds
+    assert not game.best_responses(np.array([0.3, 0.4, 0.3, 0.3])).holds
+
+
+def test_a_point_that_breaks_a_shared_constraint_is_no_equilibrium():
+    game, instance = vv.gallery.game("river_basin")
+    above = game.best_responses(1.2 * instance.x_true, instance.theta_true)
+    assert above.violation > 0.05
+    assert not above.holds
+
+
+def test_odd_arguments_are_answered_in_sentences():
+    box = vv.Box(0.0, 1.0, shape=2)
+    with refused("costs is function; a list with one function"):
+        vv.Game(HARKER[0], set=box)
+    with refused("costs[1] is int"):
+        vv.Game([HARKER[0], 3], set=box)
+    with refused("points of shape (3,) for 2 costs"):
+        vv.Game(HARKER, set=vv.Box(0.0, 1.0, shape=3))
+    with refused("give either set"):
+        vv.Game(HARKER)
+    with refused("1 sets for 2 costs"):
+        vv.Game(HARKER, sets=[vv.Box(0.0, 1.0, shape=())])
+    with refused("costs[0]: returns shape (2,)", vv.UserFunctionError):
+        vv.Game([lambda x, t: x, HARKER[1]], set=box)
+    with refused("theta is missing"):
+        vv.gallery.game("harker", misspecified=True)[0].best_responses([5.0, 9.0])
+    with refused("there is no game 'chess'"):
+        vv.gallery.game("chess")
