@@ -105,14 +105,16 @@ def test_no_constraints():
     assert gaps[0].multiplier.shape == (0,)
 
 
-def test_an_unbounded_set_has_no_upper_end_without_a_modulus():
-    operator = plane(LINE, [-1.0, 0.0]).operator
-    problem = vv.MisspecifiedVI(operator, vv.NonNegative(2), None, vv.Known(1.0))
-    gap = vv.minty_gap(problem, [3.0, 0.0])
+def test_an_unbounded_set_needs_a_modulus():
+    flat = plane([[1.0, 0.0], [0.0, 0.0]], [-1.0, 0.0])  # no curvature in the second coordinate
+    gap = vv.minty_gap(vv.MisspecifiedVI(flat.operator, vv.NonNegative(2), None, vv.Known(1.0)), [3.0, 0.0])
+    assert gap.lower == pytest.approx(1.0, abs=1e-8)
     assert gap.upper == np.inf
     assert "X is unbounded" in gap.upper_rule
-    assert gap.lower == pytest.approx(1.0, abs=1e-8)
-    assert close(vv.minty_gap(problem, [3.0, 0.0], mu=1.0), 1.0)
+    # With F = y − 1 the modulus 1 is the least eigenvalue, found by itself.
+    problem = vv.MisspecifiedVI(plane(LINE, [-1.0, 0.0]).operator, vv.NonNegative(2), None, vv.Known(1.0))
+    assert close(vv.minty_gap(problem, [3.0, 0.0]), 1.0)
+    assert close(vv.minty_gap(problem, [3.0, 0.0], mu=0.5), 1.0)
 
 
 def test_an_operator_that_is_not_monotone_gets_no_upper_end():

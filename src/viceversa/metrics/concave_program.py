@@ -40,7 +40,7 @@ SMALL = 1e-8
 # How much stiffer the two penalties are than the function itself: each outer iteration gains about this factor.
 STIFFER = 100.0
 # How far the penalty of f may grow beyond that when it gains less.
-STIFFEST = 1e3
+STIFFEST = 1e4
 # The proximal term, relative to the curvature of g; it keeps the systems definite where g is flat.
 PROXIMAL = 1e-5
 LEAST_PROXIMAL = 1e-8
@@ -162,15 +162,15 @@ def scales_at(g: Callable, f: Constraints, X: ConvexSet, y: Array, diagonal: Arr
         _, pullback = f.vjp(at)
         return _largest(lambda v: pullback(slope(v)), start)
 
-    unbounded = reach >= 0.5 * FAR
-    slopes = (
-        jax.lax.map(slope_sq, jnp.stack([y, *jnp.where(unbounded, y, ends)])) if f(y).size else jnp.ones(1)
-    )
+    # Jf may vanish at one point or explode at the edge: the middle one of three.
+    half = jnp.where(reach < 0.5 * FAR, 0.5, 0.0)
+    points = jnp.stack([y, *(y + half * (ends - y))])
+    slopes = jax.lax.map(slope_sq, points) if f(y).size else jnp.ones(1)
     return Scales(
         curvature=curvature,
         diagonal=diagonal,
         typical=jnp.mean(diagonal),
-        slope_sq=jnp.max(slopes),
+        slope_sq=jnp.median(slopes),
         reach=jnp.where(reach > 0.0, reach, 1.0),
         # ‖Π(L I − (−∇²g))Πv‖ ≤ L − λ_min for unit v, so this is at least λ_min.
         least=curvature - _largest(shifted, within(start), n_steps=40),
