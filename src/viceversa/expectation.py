@@ -110,6 +110,7 @@ def constrained_minimax(
         constraints=ExpectedConstraints(parts[0], parts[1], operator) if has_any else None,
         learning=learning,
         constraint_names=constraint_names,
+        symmetric=False,  # a saddle point's operator has a skew part
     )
 
 
@@ -201,6 +202,7 @@ def fair_classifier(
         constraints=ScoreParity(caps, a.shape[1], pairs),
         learning=_group_means(population_a, population_share),
         constraint_names=[f"score[{g}] - score[{h}]" for g, h in sides],
+        symmetric=False,
     )
 
 

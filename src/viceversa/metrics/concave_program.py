@@ -48,8 +48,10 @@ LEAST_PROXIMAL = 1e-8
 FLAT = 1e-9
 # A step that leaves any bounded X: how far X reaches is measured by projecting its end.
 FAR = 1e6
+# The longest Newton step, as a multiple of what X reaches.
+FARTHEST = 10.0
 # The residual a system is solved to, squared and relative.
-RESIDUAL_SQ = 1e-20
+RESIDUAL_SQ = 1e-14
 
 
 class Scales(NamedTuple):
@@ -263,6 +265,8 @@ def _newton_step(program: Program, phi: _Penalised, y: Array) -> _Step:
     """
     (G, mu, nu), linear = jax.linearize(lambda y: phi.gradient(program, y), y)
     d, n_products = _conjugate_gradients(lambda v: linear(v)[0], -G, _diagonal(program, phi, linear, y))
+    # Where g is flat the step may leave X by far: no further than a few times what X reaches.
+    d = d * jnp.minimum(1.0, safe_divide(FARTHEST * program.scales.reach, _norm(d), 1.0))
     alpha, G_new = _step_length(lambda y: phi.gradient(program, y)[0], y, d, G)
     _, dmu, dnu = linear(alpha * d)
     scales, stiffness = program.scales, program.task.weight * program.scales.curvature + phi.delta
