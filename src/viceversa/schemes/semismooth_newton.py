@@ -69,8 +69,10 @@ class SemismoothNewton(Scheme):
     def init(
         self, problem: MisspecifiedVI, x0: Array, theta0: PyTree, lam0: Array, key: Array
     ) -> NewtonState:
-        first = self.first.init(problem, x0, theta0, lam0, key)
-        first = eqx.tree_at(lambda s: s.learner, first, self._learn(problem, first.learner))
+        learner = self._learn(problem, self.first.learner.init(problem.learning, theta0))
+        # Steps and weights are taken at the θ that is used from here on: at a θ₀ where F or f is flat they say nothing.
+        first = self.first.init(problem, x0, learner.theta, lam0, key)
+        first = eqx.tree_at(lambda s: s.learner, first, learner)
         none = jnp.asarray(0)
         return NewtonState(
             first=first,
