@@ -115,10 +115,13 @@ def grid_gap(
     return best
 
 
-def random_plane(seed: int, k=None) -> vv.MisspecifiedVI:
-    """A monotone problem in the plane, non-symmetric, with two convex quadratic constraints that a point satisfies."""
+def random_plane(seed: int, k=None, rank: int = 2) -> vv.MisspecifiedVI:
+    """A monotone problem in the plane, non-symmetric, with two convex quadratic constraints that a point satisfies.
+
+    `rank` is that of the symmetric part: 1 or 0 leave directions without curvature.
+    """
     rng = np.random.default_rng(seed)
-    B, s = rng.normal(size=(2, 2)), rng.normal()
+    B, s = rng.normal(size=(2, 2))[:, :rank], rng.normal()
     M = B @ B.T + [[0.0, s], [-s, 0.0]]
     Q, c = rng.uniform(0.0, 1.0, (2, 2)), rng.normal(size=(2, 2))
     inside = rng.uniform(0.5, 3.5, 2)

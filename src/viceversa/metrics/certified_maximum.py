@@ -19,12 +19,13 @@ from viceversa.metrics.concave_program import (
     Program,
     Scales,
     Task,
-    alternating_signs,
     is_tight,
     maximise,
     repaired,
     scales_at,
 )
+from viceversa.metrics.descent import alternating_signs
+from viceversa.numerics import tree_norm
 from viceversa.problem import Constraints, MisspecifiedVI
 from viceversa.sets.base import ConvexSet
 
@@ -98,7 +99,7 @@ class CertifiedMaximiser:
     def is_empty(self, objective: Any, epsilon: float) -> bool:
         """Whether X_ε is proved empty: some μ ≥ 0 has μᵀf > ε‖μ‖∞ on all of X."""
         bounds, _ = self._solve(objective, self._task(epsilon)._replace(weight=np.asarray(0.0)), self.cold)
-        return bool(bounds.upper < 0.0)
+        return bool(bounds.empty)
 
     def retreat(self, y: Any, epsilon: float) -> Array | None:
         """A point of X_ε on the way from y ∈ X to the Slater point, as near to y as convexity proves; None if there is none."""
@@ -193,9 +194,9 @@ def _solve(
         if by_support:
             linear = jnp.asarray(X.support(c)[0]) - jnp.sum(c * y)
         else:
-            t = scales.reach / (_norm(c) + jnp.finfo(c.dtype).tiny)
+            t = scales.reach / (tree_norm(c) + jnp.finfo(c.dtype).tiny)
             p = X.project(y + t * c)
-            linear = jnp.sum(c * (p - y)) + _norm(p - y) * diameter / t
+            linear = jnp.sum(c * (p - y)) + tree_norm(p - y) * diameter / t
         if modulus is None:
             return linear
         z = X.project(y + c / (2.0 * modulus))
@@ -203,7 +204,3 @@ def _solve(
 
     task = jax.tree.map(jnp.asarray, task)
     return maximise(Program(objective, f, X, task, scales), guess, slater, tol, excess)
-
-
-def _norm(v: Array) -> Array:
-    return jnp.sqrt(jnp.sum(v * v))

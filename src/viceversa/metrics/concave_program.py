@@ -23,15 +23,19 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
+from viceversa.metrics.descent import (
+    alternating_signs,
+    conjugate_gradients,
+    largest_eigenvalue,
+    step_length,
+)
 from viceversa.metrics.enlargement import distance_vector, total_violation
-from viceversa.numerics import safe_divide
+from viceversa.numerics import safe_divide, tree_norm
 from viceversa.problem import Constraints
 from viceversa.sets.base import ConvexSet
 
 # Newton steps over all outer iterations; a handful is usual.
 MAX_NEWTON = 200
-MAX_PRODUCTS = 300
-MAX_TRIALS = 30
 # A step that changes this little, relative to the terms of ∇φ, is idle; after so many of them nothing is left to gain.
 ROUNDING = 1e-11
 MAX_IDLE = 6
@@ -48,10 +52,10 @@ LEAST_PROXIMAL = 1e-8
 FLAT = 1e-9
 # A step that leaves any bounded X: how far X reaches is measured by projecting its end.
 FAR = 1e6
+# A sum of terms is clearly negative beyond this multiple of their sizes.
+CLEARLY = 1e-10
 # The longest Newton step, as a multiple of what X reaches.
 FARTHEST = 10.0
-# The residual a system is solved to, squared and relative.
-RESIDUAL_SQ = 1e-14
 
 
 class Scales(NamedTuple):
@@ -93,13 +97,17 @@ class Task(NamedTuple):
 
 
 class Bounds(NamedTuple):
-    """(1) and (2): the best of each, the point and multipliers that prove it, and how much work it was."""
+    """(1) and (2): the best of each, the point and multipliers that prove it, and how much work it was.
+
+    `empty`: a weightless task has U < 0 beyond rounding, so nothing is in X_ε.
+    """
 
     lower: Float[Array, ""]
     upper: Float[Array, ""]
     y_lower: Float[Array, "..."]
     y_upper: Float[Array, "..."]
     mu: Float[Array, " J"]
+    empty: Bool[Array, ""]
     n_outer: Int[Array, ""]
     n_newton: Int[Array, ""]
     n_products: Int[Array, ""]
@@ -152,17 +160,17 @@ def scales_at(g: Callable, f: Constraints, X: ConvexSet, y: Array, diagonal: Arr
     """The sizes, by power iterations on products, at an interior point y and across X along ±∇g(y)."""
     gradient, hessian = jax.linearize(jax.grad(g), y)
     start = jnp.reshape(jnp.cos(jnp.arange(y.size, dtype=y.dtype)), y.shape) + 1.0
-    curvature = _largest(hessian, start)
+    curvature = largest_eigenvalue(hessian, start)
     _, within = jax.linearize(X.project, y)  # y is interior: the projection on the directions of X
     shifted = lambda v: within(curvature * v + hessian(v))
-    across = safe_divide(FAR, _norm(gradient), 0.0) * gradient
+    across = safe_divide(FAR, tree_norm(gradient), 0.0) * gradient
     ends = jax.lax.map(X.project, jnp.stack([y + across, y - across]))
-    reach = jnp.max(jax.vmap(lambda end: _norm(end - y))(ends))
+    reach = jnp.max(jax.vmap(lambda end: tree_norm(end - y))(ends))
 
     def slope_sq(at):
         _, slope = jax.linearize(f, at)
         _, pullback = f.vjp(at)
-        return _largest(lambda v: pullback(slope(v)), start)
+        return largest_eigenvalue(lambda v: pullback(slope(v)), start)
 
     # Jf may vanish at one point or explode at the edge: the middle one of three.
     half = jnp.where(reach < 0.5 * FAR, 0.5, 0.0)
@@ -175,7 +183,7 @@ def scales_at(g: Callable, f: Constraints, X: ConvexSet, y: Array, diagonal: Arr
         slope_sq=jnp.median(slopes),
         reach=jnp.where(reach > 0.0, reach, 1.0),
         # ‖Π(L I − (−∇²g))Πv‖ ≤ L − λ_min for unit v, so this is at least λ_min.
-        least=curvature - _largest(shifted, within(start), n_steps=40),
+        least=curvature - largest_eigenvalue(shifted, within(start), n_steps=40),
     )
 
 
@@ -185,7 +193,6 @@ def maximise(program: Program, start: Guess, slater: Array, tol, excess: Callabl
     `excess(X, c, y)` bounds max_{z∈X} cᵀ(z − y) + (what curvature is proved). A weightless task stops when U < 0
     proves X_ε empty. Also returned: where it stopped, for the next program of its kind.
     """
-    task = program.task
     infinity = jnp.asarray(jnp.inf)
     first = _first_penalty(program, start)
     state = _State(start.y, first, infinity, infinity, jnp.asarray(0), _no_bounds(start), jnp.asarray(False))
@@ -194,8 +201,8 @@ def maximise(program: Program, start: Guess, slater: Array, tol, excess: Callabl
         phi = state.phi
         step = _newton_step(program, phi, state.y)
         bounds = _improved(program, state.bounds, step, slater, excess)
-        mu_change = _norm(step.mu - phi.mu)
-        moved = _norm(step.nu - phi.nu) + phi.delta * _norm(step.y - phi.center)
+        mu_change = tree_norm(step.mu - phi.mu)
+        moved = tree_norm(step.nu - phi.nu) + phi.delta * tree_norm(step.y - phi.center)
         moved = moved + jnp.sqrt(program.scales.slope_sq) * mu_change
         stuck = (step.size > 0.5 * state.size) & (step.size <= SMALL * step.scale)
         solved = (step.size <= 0.1 * moved) | stuck
@@ -208,7 +215,6 @@ def maximise(program: Program, start: Guess, slater: Array, tol, excess: Callabl
             sigma=jnp.where(slow, jnp.minimum(5.0 * phi.sigma, STIFFEST * first.sigma), phi.sigma),
             delta=jnp.maximum(0.1 * phi.delta, phi.delta_least),
         )
-        proved_empty = (task.weight == 0.0) & (bounds.upper < 0.0)
         return _State(
             y=step.y,
             phi=jax.tree.map(lambda a, b: jnp.where(solved, a, b), harder, phi),
@@ -216,7 +222,7 @@ def maximise(program: Program, start: Guess, slater: Array, tol, excess: Callabl
             change=jnp.where(solved, mu_change / phi.sigma, state.change),
             n_idle=state.n_idle + idle,
             bounds=bounds._replace(n_outer=bounds.n_outer + solved),
-            done=is_tight(bounds, tol) | proved_empty | (state.n_idle >= MAX_IDLE),
+            done=is_tight(bounds, tol) | bounds.empty | (state.n_idle >= MAX_IDLE),
         )
 
     end = jax.lax.while_loop(lambda s: ~s.done & (s.bounds.n_newton < MAX_NEWTON), body, state)
@@ -232,7 +238,7 @@ def _first_penalty(program: Program, start: Guess) -> _Penalised:
     """The first φ: penalties stiffer than g by `STIFFER`, a proximal term that is slight where g curves."""
     scales = program.scales
     # What carries y across X in one step where g has no curvature.
-    drift = safe_divide(_norm(jax.grad(program.g)(start.y)), scales.reach, 1.0)
+    drift = safe_divide(tree_norm(jax.grad(program.g)(start.y)), scales.reach, 1.0)
     drift = jnp.where(drift > 0.0, drift, 1.0)
     curved = (scales.curvature > FLAT * drift) & (program.task.weight > 0.0)
     curvature, typical = jnp.where(curved, scales.curvature, 0.0), jnp.where(curved, scales.typical, 0.0)
@@ -264,19 +270,19 @@ def _newton_step(program: Program, phi: _Penalised, y: Array) -> _Step:
     The multipliers are those the step predicts: (4) at the new point magnifies the rounding of f by σ.
     """
     (G, mu, nu), linear = jax.linearize(lambda y: phi.gradient(program, y), y)
-    d, n_products = _conjugate_gradients(lambda v: linear(v)[0], -G, _diagonal(program, phi, linear, y))
+    d, n_products = conjugate_gradients(lambda v: linear(v)[0], -G, _diagonal(program, phi, linear, y))
     # Where g is flat the step may leave X by far: no further than a few times what X reaches.
-    d = d * jnp.minimum(1.0, safe_divide(FARTHEST * program.scales.reach, _norm(d), 1.0))
-    alpha, G_new = _step_length(lambda y: phi.gradient(program, y)[0], y, d, G)
+    d = d * jnp.minimum(1.0, safe_divide(FARTHEST * program.scales.reach, tree_norm(d), 1.0))
+    alpha, G_new = step_length(lambda y: phi.gradient(program, y)[0], y, d, G)
     _, dmu, dnu = linear(alpha * d)
     scales, stiffness = program.scales, program.task.weight * program.scales.curvature + phi.delta
-    length = _norm(y) + jnp.minimum(scales.reach, 1.0 + _norm(y))
+    length = tree_norm(y) + jnp.minimum(scales.reach, 1.0 + tree_norm(y))
     return _Step(
         y=y + alpha * d,
         mu=jnp.maximum(mu + dmu, 0.0),
         nu=nu + dnu,
-        size=_norm(G_new),
-        scale=_norm(G) + _norm(nu) + jnp.sqrt(scales.slope_sq) * _norm(mu) + stiffness * length,
+        size=tree_norm(G_new),
+        scale=tree_norm(G) + tree_norm(nu) + jnp.sqrt(scales.slope_sq) * tree_norm(mu) + stiffness * length,
         n_products=n_products,
     )
 
@@ -287,78 +293,6 @@ def _diagonal(program: Program, phi: _Penalised, linear: Callable, y: Array) -> 
     _, _, dnu = linear(signs)
     outside = jnp.clip(signs * dnu, 0.0, phi.stiffness)
     return jnp.maximum(program.scales.diagonal, 0.0) * program.task.weight + phi.delta + outside
-
-
-def alternating_signs(y: Array) -> Array:
-    """±1 in an order without pattern, of the shape of y."""
-    i = jnp.arange(y.size, dtype=y.dtype)
-    return jnp.where(jnp.sin(i * i) > 0.0, 1.0, -1.0).reshape(y.shape)
-
-
-class _Search(NamedTuple):
-    """A bracket [low, high] of the zero of the increasing slope φ'(α) = ∇φ(y + αd)ᵀd; G = ∇φ at the last α tried."""
-
-    low: Float[Array, ""]
-    high: Float[Array, ""]
-    slope_low: Float[Array, ""]
-    slope_high: Float[Array, ""]
-    alpha: Float[Array, ""]
-    G: Float[Array, "..."]
-    n_trials: Int[Array, ""]
-
-
-def _step_length(gradient: Callable, y: Array, d: Array, G: Array) -> tuple[Array, Array]:
-    """(α, ∇φ(y + αd)): 1 when the full step pays, else where the slope along d nearly vanishes."""
-    slope, size = jnp.sum(G * d), _norm(G)
-
-    def unfinished(s: _Search) -> Array:
-        now = jnp.sum(s.G * d)
-        flat_enough = jnp.where(s.alpha == 1.0, 0.5, 0.1)
-        pays = (jnp.abs(now) <= flat_enough * jnp.abs(slope)) | (_norm(s.G) <= 0.5 * size) | (slope >= 0.0)
-        # φ still falls at α = 1: the whole step is taken.
-        pays = pays | ((s.alpha == 1.0) & (now <= 0.0))
-        return (s.n_trials == 0) | (~pays & (s.n_trials < MAX_TRIALS))
-
-    def body(s: _Search) -> _Search:
-        secant = s.low - s.slope_low * safe_divide(s.high - s.low, s.slope_high - s.slope_low, 0.5)
-        alpha = jnp.where(s.n_trials % 2 == 1, secant, 0.5 * (s.low + s.high))
-        alpha = jnp.where(s.n_trials == 0, 1.0, alpha)
-        G_now = gradient(y + alpha * d)
-        now = jnp.sum(G_now * d)
-        low, slope_low = jnp.where(now > 0.0, s.low, alpha), jnp.where(now > 0.0, s.slope_low, now)
-        high, slope_high = jnp.where(now > 0.0, alpha, s.high), jnp.where(now > 0.0, now, s.slope_high)
-        return _Search(low, high, slope_low, slope_high, alpha, G_now, s.n_trials + 1)
-
-    one, zero = jnp.ones(()), jnp.zeros(())
-    end = jax.lax.while_loop(unfinished, body, _Search(zero, one, slope, -slope, one, G, jnp.asarray(0)))
-    return end.alpha, end.G
-
-
-class _Conjugate(NamedTuple):
-    solution: Float[Array, "..."]
-    r: Float[Array, "..."]
-    p: Float[Array, "..."]
-    rz: Float[Array, ""]
-    n_products: Int[Array, ""]
-
-
-def _conjugate_gradients(product: Callable, b: Array, diagonal: Array) -> tuple[Array, Array]:
-    """The solution of a positive definite system by conjugate gradients, preconditioned by a diagonal."""
-
-    def body(s: _Conjugate) -> _Conjugate:
-        Ap = product(s.p)
-        alpha = safe_divide(s.rz, jnp.sum(s.p * Ap), 0.0)
-        r = s.r - alpha * Ap
-        z = r / diagonal
-        rz = jnp.sum(r * z)
-        p = z + safe_divide(rz, s.rz, 0.0) * s.p
-        return _Conjugate(s.solution + alpha * s.p, r, p, rz, s.n_products + 1)
-
-    z = b / diagonal
-    start = _Conjugate(jnp.zeros_like(b), b, z, jnp.sum(b * z), jnp.asarray(0))
-    enough = RESIDUAL_SQ * start.rz
-    end = jax.lax.while_loop(lambda s: (s.rz > enough) & (s.n_products < MAX_PRODUCTS), body, start)
-    return end.solution, end.n_products
 
 
 def _improved(program: Program, best: Bounds, step: _Step, slater: Array, excess: Callable) -> Bounds:
@@ -374,12 +308,15 @@ def _improved(program: Program, best: Bounds, step: _Step, slater: Array, excess
     y_lower = repaired(y, f, task, slater)
     lower = jnp.where(task.contains(f(y_lower)), task.weight * g(y_lower), -jnp.inf)
     higher, smaller = lower > best.lower, upper < best.upper
+    terms = support_of_enlargement(mu, task.epsilon) + jnp.sum(mu) * (jnp.max(jnp.abs(f_y), initial=0.0))
+    terms = terms + jnp.sum(jnp.abs(ascent * y)) + tree_norm(ascent) * program.scales.reach
     return Bounds(
         lower=jnp.where(higher, lower, best.lower),
         upper=jnp.where(smaller, upper, best.upper),
         y_lower=jnp.where(higher, y_lower, best.y_lower),
         y_upper=jnp.where(smaller, y, best.y_upper),
         mu=jnp.where(smaller, mu, best.mu),
+        empty=best.empty | ((task.weight == 0.0) & (upper < -CLEARLY * terms)),
         n_outer=best.n_outer,
         n_newton=best.n_newton + 1,
         n_products=best.n_products + step.n_products,
@@ -426,20 +363,7 @@ def repaired(y: Array, f: Constraints, task: Task, slater: Array) -> Array:
 
 def _no_bounds(start: Guess) -> Bounds:
     zero = jnp.asarray(0)
-    return Bounds(jnp.asarray(-jnp.inf), jnp.asarray(jnp.inf), start.y, start.y, start.mu, zero, zero, zero)
-
-
-def _largest(product: Callable, v: Array, n_steps: int = 12) -> Array:
-    """The largest |eigenvalue| of a symmetric product, by power iterations."""
-
-    def body(_, carry):
-        v, _size = carry
-        w = product(v)
-        size = _norm(w)
-        return safe_divide(w, size, 0.0), size
-
-    return jax.lax.fori_loop(0, n_steps, body, (safe_divide(v, _norm(v), 0.0), jnp.zeros(())))[1]
-
-
-def _norm(v: Array) -> Array:
-    return jnp.sqrt(jnp.sum(v * v))
+    never = jnp.asarray(False)
+    return Bounds(
+        jnp.asarray(-jnp.inf), jnp.asarray(jnp.inf), start.y, start.y, start.mu, never, zero, zero, zero
+    )

@@ -15,7 +15,7 @@ from viceversa.metrics.certified_maximum import CertifiedMaximiser
 from viceversa.metrics.enlargement import total_violation
 from viceversa.metrics.objectives import Regularised
 from viceversa.numerics import positive_part, tree_norm, tree_subtract
-from viceversa.problem import MisspecifiedVI
+from viceversa.problem import Constraints, MisspecifiedVI
 
 
 def infeasibility(problem: MisspecifiedVI, x: Any, theta: Any = None) -> float:
@@ -30,8 +30,9 @@ def infeasibility(problem: MisspecifiedVI, x: Any, theta: Any = None) -> float:
     """
     x, theta = problem.check_x("x", x), known_theta(problem, theta)
     with precision.double():
+        f = problem.at(theta).f
         run = _infeasibility if problem.runs_on_host else _infeasibility_compiled
-        return float(run(problem, jnp.asarray(x), theta))
+        return float(run(f, jnp.asarray(x)))
 
 
 def kkt_residual(problem: MisspecifiedVI, x: Any, multiplier: Any, theta: Any = None) -> float:
@@ -96,8 +97,8 @@ def known_theta(problem: MisspecifiedVI, theta: Any) -> PyTree:
     return problem.check_theta("theta", theta)
 
 
-def _infeasibility(problem: MisspecifiedVI, x, theta):
-    return total_violation(problem.at(jax.tree.map(jnp.asarray, theta)).f(x))
+def _infeasibility(f: Constraints, x):
+    return total_violation(f(x))
 
 
 def _kkt_residual(problem: MisspecifiedVI, x, multiplier, theta):
