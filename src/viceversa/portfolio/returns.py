@@ -99,7 +99,7 @@ def _read_file(path: Path) -> tuple[np.ndarray, tuple[str, ...]]:
             raise InputError(f"{path}: not a Parquet file ({str(error).splitlines()[0]}).") from None
         return _of_frame(frame, str(path))
     try:
-        frame = pd.read_csv(path, float_precision="round_trip")
+        frame = pd.read_csv(path)
         return _of_frame(frame, str(path))
     except (ValueError, OSError) as error:  # the parser's errors are ValueErrors
         _name_the_bad_line(path)
