@@ -1,7 +1,7 @@
 # Two commands matter: `make reproduce` and `make test`. Every path is relative, so a space in the project's own path is harmless.
 
 .DEFAULT_GOAL := help
-.PHONY: help reproduce test setup format bench bench-peers lock clean
+.PHONY: help reproduce test setup format bench bench-apps bench-peers lock clean
 
 BIN := .venv/bin
 WORKERS ?= 2

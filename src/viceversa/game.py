@@ -20,7 +20,7 @@ from viceversa.errors import InputError, UserFunctionError
 from viceversa.learning import Known
 from viceversa.learning.base import Learning
 from viceversa.problem import MisspecifiedVI
-from viceversa.schemes.interior_point import lift
+from viceversa.schemes.interior_point import Lifted, lift
 from viceversa.sets import Product
 from viceversa.sets.base import ConvexSet
 
@@ -187,12 +187,7 @@ class Game(eqx.Module):
                 )
             theta = self.problem.learning.set.interior_point()
         theta = self.problem.check_theta("Game.best_responses: theta", theta)
-        described = lift(self.problem.set)
-        if described is None:
-            raise InputError(
-                f"Game.best_responses: a {type(self.problem.set).__name__} cannot be written as bounds, rows and balls, which the "
-                "replies are found with. Build the players' sets from vv.Box, vv.Simplex, vv.Polyhedron, vv.Ball."
-            )
+        described = self._described()
         middle = self.problem.set.interior_point()
         replies = []
         with precision.double():
@@ -210,6 +205,19 @@ class Game(eqx.Module):
                 f"Game.check: solution is {type(solution).__name__}; a Solution of solve is needed."
             )
         return self.best_responses(solution.x, solution.theta, tol)
+
+    def _described(self) -> Lifted:
+        """The joint set as bounds, rows and balls."""
+        try:
+            described = lift(self.problem.set)
+        except InputError:
+            described = None
+        if described is None:
+            raise InputError(
+                f"Game.best_responses: a {type(self.problem.set).__name__} cannot be written as bounds, rows and balls, which the "
+                "replies are found with. Build the players' sets from vv.Box, vv.Simplex, vv.Polyhedron, vv.Ball."
+            )
+        return described
 
     def _own(self, i: int) -> np.ndarray:
         """Where player i's strategy is in the ravelled x."""

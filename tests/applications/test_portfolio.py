@@ -13,7 +13,11 @@ from viceversa import precision
 from viceversa.portfolio import Covariances, Rebalancing
 
 HELD = np.array([0.4, 0.0, 0.3, 0.2, 0.1])
-SETS = [Rebalancing(HELD, 0.5), Covariances(3, radius=2.0)]
+SETS = [
+    Rebalancing(HELD, 0.5),
+    Covariances(3, radius=2.0),
+    Covariances(3, radius=2.0, lower=np.diag([0.5, 0.2, 0.0]) + 0.1),
+]
 
 
 @pytest.mark.parametrize("S", SETS, ids=lambda S: type(S).__name__)
@@ -153,5 +157,7 @@ def test_odd_arguments_are_answered_in_sentences(tmp_path):
         vv.markowitz(table, risk_limit=0.1, turnover=0.1, current=[0.7, 0.7])
     with refused("no return in the table ever changes"):
         vv.markowitz(np.ones((4, 2)), risk_limit=0.1)
+    with refused("lower has the eigenvalue -1"):
+        Covariances(2, 1.0, lower=np.diag([1.0, -1.0]))
     with refused("turnover is 3.0; a number in (0, 2)"):
         Rebalancing(HELD, 3.0)

@@ -49,7 +49,7 @@ def markowitz(n_assets: int = 20, n_periods: int = 60, seed: int = 0) -> Instanc
         theta_true={"mean": mean, "covariance": S},
         x_true=x,
         multiplier_true=np.array([risk_multiplier, group_multiplier]),
-        theta0={"mean": np.zeros(n_assets), "covariance": np.diag(np.diag(S))},
+        theta0={"mean": 2.0 * mean, "covariance": 0.5 * S + 0.5 * np.diag(np.diag(S))},
         source="markowitz1952portfolio; planted answer",
         units="x: weights; theta: return per period and its square; multiplier: return per period",
         details={"returns": returns, "risk_limit": float(limit), "cap": float(cap)},

@@ -21,8 +21,8 @@ from viceversa.problem import MisspecifiedVI
 from viceversa.sets import Box, Product, Simplex
 from viceversa.sets.base import ConvexSet
 
-_SIGMAS = 4.0  # Θ holds means this many standard deviations of one period beyond the sample's
-_LARGER = 4.0  # and covariances this many times as large as the sample's
+# Θ reaches this factor either side of the sample's moments: compact, and never a θ at which return or risk is flat.
+_THETA_FACTOR = 4.0
 
 
 class Moments(Learning):
@@ -30,7 +30,8 @@ class Moments(Learning):
 
         H(θ) = θ − (m̂, Ŝ)                                                                          (1)
 
-    with μ_H = L_H = 1 exactly: a step of rate 1 learns θ at once, smaller rates keep S between what it was and Ŝ.
+    with μ_H = L_H = 1 exactly: a step of rate 1 learns θ at once, smaller rates keep S between what it was and Ŝ. Θ holds
+    means between a quarter and four times the sample's, and covariances above a quarter of the sample's.
     """
 
     moments: dict[str, np.ndarray]
@@ -42,11 +43,11 @@ class Moments(Learning):
 
     def __init__(self, mean: np.ndarray, covariance: np.ndarray):
         self.moments = {"mean": float64_copy(mean), "covariance": float64_copy(covariance)}
-        reach = np.abs(mean) + _SIGMAS * np.sqrt(np.diag(covariance))
-        means = Box(-reach, reach)
-        self.set = Product(
-            {"mean": means, "covariance": Covariances(mean.size, _LARGER * np.linalg.norm(covariance))}
+        ends = np.sort([mean / _THETA_FACTOR, mean * _THETA_FACTOR], axis=0)
+        matrices = Covariances(
+            mean.size, _THETA_FACTOR * np.linalg.norm(covariance), lower=covariance / _THETA_FACTOR
         )
+        self.set = Product({"mean": Box(ends[0], ends[1]), "covariance": matrices})
         self.mu, self.lipschitz = np.asarray(1.0), np.asarray(1.0)
         self.provenance, self.is_gradient = "exact", True
 
