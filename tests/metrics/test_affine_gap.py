@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -166,3 +167,12 @@ def test_other_sets(kind):
         feasible = [z for z in trials if violation(z) <= epsilon]
         assert len(feasible) > 20
         assert max(value(z) for z in feasible) <= gap.upper
+
+
+def test_other_data_do_not_compile_again(caplog):
+    vv.relaxed_gap(random_plane(0), [1.0, 2.0], 0.1)
+    with jax.log_compiles(True), caplog.at_level("WARNING", logger="jax"):
+        vv.relaxed_gap(random_plane(1), [3.0, 0.5], 0.7, theta=0.8)
+        vv.relaxed_gaps(random_plane(2, rank=0), [[1.0, 1.0], [2.0, 0.0]], [0.0, 1.0])
+    compiled = [record.getMessage() for record in caplog.records if "Compiling" in record.getMessage()]
+    assert not [message for message in compiled if "_solve" in message or "_scales" in message]

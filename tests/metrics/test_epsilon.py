@@ -32,13 +32,20 @@ def test_a_steep_multiplier_makes_small_epsilons_fail():
     problem = plane(LINE, [-3.0, 0.0], (([0.0, 0.0], [1.0, 0.0], 1.0), INERT))
     gaps = vv.relaxed_gaps(problem, [[1.0, 0.0]] * 3, [0.0, 0.5, 1.0])
     np.testing.assert_allclose(gaps.upper, [0.0, 0.75, 1.0], atol=2e-8)
-    # Just beside the solution zero no longer qualifies, and the answer jumps to the other branch.
+
+
+@pytest.mark.parametrize("s", [1.0, 1.5])
+def test_just_beside_a_solution_the_other_branch_counts(s):
+    # As above with s(y − 1) ≤ 0, so y = 1 + ε/s: near x* the gap exceeds ε until about ε = s(2 − s), where its slope in
+    # ε is (2s − 2)/s: between 0 and 1 for s = 1.5.
+    problem = plane(LINE, [-3.0, 0.0], (([0.0, 0.0], [s, 0.0], s), INERT))
     x = 0.999
-    gap = lambda e: (min(1.0 + e, 0.5 * (3.0 + x)) - 3.0) * (x - min(1.0 + e, 0.5 * (3.0 + x)))
+    best = lambda e: min(1.0 + e / s, 0.5 * (3.0 + x))
+    gap = lambda e: (best(e) - 3.0) * (x - best(e))
     found = vv.epsilon(problem, [x, 0.0])
     expected = scan(gap, 0.0, 2.0)
     assert gap(0.0) > 0.0
-    assert expected > 0.9
+    assert expected == pytest.approx(s * (2.0 - s), abs=0.1)
     assert found.lower - 1e-8 <= expected <= found.upper + 1e-3
     assert found.upper - found.lower <= 1e-6
     assert gap(found.upper) <= found.upper + 1e-9
