@@ -14,7 +14,7 @@ from viceversa.errors import InputError
 from viceversa.metrics.affine_gap import AffineGap
 from viceversa.metrics.intervals import GapInterval, GapIntervals
 from viceversa.metrics.nonlinear_gap import NonlinearGap
-from viceversa.metrics.residuals import infeasibility, known_theta
+from viceversa.metrics.residuals import infeasibilities, known_theta
 from viceversa.problem import MisspecifiedVI
 
 
@@ -100,7 +100,7 @@ def checked_modulus(mu: Any) -> float:
 
 def _checked_epsilons(problem: MisspecifiedVI, points: list, epsilons: Any, theta: PyTree) -> np.ndarray:
     if epsilons is None:
-        return np.array([infeasibility(problem, x, theta) for x in points])
+        return np.array(infeasibilities(problem, points, theta))
     given = precision.as_float64("epsilon", epsilons)
     if given.shape not in ((), (1,), (len(points),)):
         raise InputError(

@@ -28,11 +28,15 @@ def infeasibility(problem: MisspecifiedVI, x: Any, theta: Any = None) -> float:
         >>> vv.infeasibility(problem, [4.0, 0.0])
         3.0
     """
-    x, theta = problem.check_x("x", x), known_theta(problem, theta)
+    return infeasibilities(problem, [problem.check_x("x", x)], known_theta(problem, theta))[0]
+
+
+def infeasibilities(problem: MisspecifiedVI, points: list, theta: PyTree) -> list[float]:
+    """`infeasibility` at points and a θ that are checked already."""
     with precision.double():
         f = problem.at(theta).f
         run = _infeasibility if problem.runs_on_host else _infeasibility_compiled
-        return float(run(f, jnp.asarray(x)))
+        return [float(run(f, jnp.asarray(x))) for x in points]
 
 
 def kkt_residual(problem: MisspecifiedVI, x: Any, multiplier: Any, theta: Any = None) -> float:
