@@ -24,6 +24,8 @@ from viceversa.schemes.interior_point import Lifted, lift
 from viceversa.sets import Product
 from viceversa.sets.base import ConvexSet
 
+_N_AROUND = 3  # points within half of x at which costs are looked at, for their size
+
 
 class Players(eqx.Module):
     """How the players' strategies lie in the joint x: x[i] is player i's, a row of one array or a block of a list."""
@@ -70,7 +72,7 @@ class OnBlocks(eqx.Module):
 class BestReplies:
     """What each player could gain by deviating alone: `gain[i]` = cost_i(x) − cost_i(best reply to the others).
 
-    `relative[i]` is the gain over max(|cost_i|, |∇_i cost_iᵀ x_i|); `violation` is the largest shared
+    `relative[i]` is the gain over the largest of |cost_i| at x and around it, and |∇_i cost_iᵀ x_i|; `violation` is the largest shared
     constraint at x over what it changes by across x, max_j f_j/Σ_i |∂_i f_j||x_i| (a reply may use as much of a constraint
     as x does, so rounding in x makes no reply impossible). Other generalised equilibria than the variational one pass too.
     """
@@ -189,14 +191,19 @@ class Game(eqx.Module):
         theta = self.problem.check_theta("Game.best_responses: theta", theta)
         described = self._described()
         middle = self.problem.set.interior_point()
-        replies = []
+        around = [x * factor for factor in np.random.default_rng(0).uniform(0.5, 1.5, (_N_AROUND, *x.shape))]
+        replies, near = [], []
         with precision.double():
             theta = jax.tree.map(jnp.asarray, theta)
             for i in range(self.n_players):
                 look = _Glance(self, i, x, theta)
                 replies.append(best_reply(look, self._own(i), x.ravel(), middle.ravel(), described))
+                # In a fair game every cost is zero at the equilibrium: its size is that of costs around it.
+                near.append(
+                    max(abs(_Glance(self, i, at, theta)(at.ravel()[self._own(i)])[0]) for at in around)
+                )
             values = np.asarray(self.problem.at(theta).f(jnp.asarray(x)))
-        return _collect(self, x, replies, values, tol)
+        return _collect(self, x, replies, np.array(near), values, tol)
 
     def check(self, solution: Any, tol: float = 1e-6) -> BestReplies:
         """Whether a solution is an equilibrium, by the players' own best replies; print it for the sentence."""
@@ -268,7 +275,9 @@ def _look(cost: Any, constraints: Any, players: Players, i: int, x: Any, theta: 
     return value, gradient, shared(own), jax.jacrev(shared)(own)
 
 
-def _collect(game: Game, x: np.ndarray, replies: list[Reply], values: np.ndarray, tol: float) -> BestReplies:
+def _collect(
+    game: Game, x: np.ndarray, replies: list[Reply], near: np.ndarray, values: np.ndarray, tol: float
+) -> BestReplies:
     cost, best = np.array([r.cost for r in replies]), np.array([r.best_cost for r in replies])
     joint = x.ravel().copy()
     for i, reply in enumerate(replies):
@@ -276,7 +285,7 @@ def _collect(game: Game, x: np.ndarray, replies: list[Reply], values: np.ndarray
     reach = np.maximum(sum(reply.reach for reply in replies), 1e-300)
     violation = float(np.max(values / reach, initial=0.0))
     gain = np.maximum(cost - best, 0.0)
-    scale = np.maximum(np.abs(cost), np.array([r.slope for r in replies]))
+    scale = np.maximum(np.maximum(np.abs(cost), near), np.array([r.slope for r in replies]))
     relative = np.where(gain > 0, gain / np.where(scale > 0, scale, 1.0), gain)
     return BestReplies(joint.reshape(x.shape), cost, best, gain, relative, violation, tol)
 

@@ -85,6 +85,16 @@ def test_players_with_strategies_of_different_shapes_are_blocks_of_a_list():
     assert not game.best_responses(np.array([0.3, 0.4, 0.3, 0.3])).holds
 
 
+def test_rounding_in_a_fair_game_is_no_gain():
+    """At uniform play every cost of rock, paper, scissors is zero; what is left there is rounding."""
+    game, instance = vv.gallery.game("rock_paper_scissors")
+    nearly = instance.x_true + 1e-16 * np.array([1, -1, 0, 0, 1, -1])
+    assert game.best_responses(nearly, instance.theta_true).relative.max() <= 1e-12
+    mixed = game.best_responses(instance.x_true + 0.01 * np.array([1, -1, 0, 0, 0, 0]), instance.theta_true)
+    assert mixed.relative[1] > 0.01
+    assert "Player 1 gains by deviating" in str(mixed)
+
+
 def test_a_point_that_breaks_a_shared_constraint_is_no_equilibrium():
     game, instance = vv.gallery.game("river_basin")
     above = game.best_responses(1.2 * instance.x_true, instance.theta_true)
