@@ -146,4 +146,4 @@ the time to copy four arrays of x's size: as much is read and written as in one 
 n = 10⁵ on XLA uses a second thread for some of the passes, and both are counted.
 """.strip()
 
-_RECORDED = "The default grid has 40 rows; each computes every residual once. Processor time. The goal is at most 10 %."
+_RECORDED = "The default grid has 24 rows; each computes every residual once. Processor time. The goal is at most 10 %."

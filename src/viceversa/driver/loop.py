@@ -103,8 +103,8 @@ def run_fused(
     """
     n_rows = grid.shape[0]
     empty = jax.eval_shape(lambda p: look(problem, scheme, p, scales, tol, truth, keep_points)[1], progress)
-    rows = jax.tree.map(lambda leaf: jnp.zeros((n_rows, *leaf.shape), leaf.dtype), empty)
-
+    table = _Table(empty)
+    rows = table.empty(n_rows)
     grid = jnp.asarray(grid)
 
     def segment(carry):
@@ -114,7 +114,7 @@ def run_fused(
         now = advance(problem, scheme, now, until)
         now, row = look(problem, scheme, now, scales, tol, truth, keep_points)
         at = jnp.minimum(n, n_rows - 1)
-        rows = jax.tree.map(lambda column, value: column.at[at].set(value), rows, row)
+        rows = jax.tree.map(lambda column, value: column.at[at].set(value), rows, table.packed(row))
         return now, rows, ks.at[at].set(now.k), n + 1
 
     def unfinished(carry) -> Array:
@@ -123,7 +123,35 @@ def run_fused(
 
     start_of_run = (progress, rows, jnp.zeros(n_rows, grid.dtype), jnp.asarray(0))
     now, rows, ks, n = jax.lax.while_loop(unfinished, segment, start_of_run)
-    return now, rows, ks, jnp.minimum(n, n_rows)
+    return now, table.unpacked(rows), ks, jnp.minimum(n, n_rows)
+
+
+class _Table:
+    """Rows whose numbers stand side by side in one array: one write a row instead of one for every number."""
+
+    def __init__(self, row: PyTree):
+        leaves, self.tree = jax.tree.flatten(row)
+        self.is_number = [leaf.shape == () for leaf in leaves]
+        self.leaves = leaves
+
+    def empty(self, n_rows: int) -> tuple[Array, list[Array]]:
+        numbers = jnp.zeros((n_rows, sum(self.is_number)))
+        return numbers, [jnp.zeros((n_rows, *leaf.shape), leaf.dtype) for leaf in self._others(self.leaves)]
+
+    def packed(self, row: PyTree) -> tuple[Array, list]:
+        leaves = self.tree.flatten_up_to(row)
+        numbers = [leaf for leaf, is_number in zip(leaves, self.is_number, strict=True) if is_number]
+        return jnp.stack([jnp.asarray(number, jnp.float64) for number in numbers]), self._others(leaves)
+
+    def unpacked(self, rows: tuple[Array, list]) -> PyTree:
+        columns, others = iter(rows[0].T), iter(rows[1])
+        return self.tree.unflatten(
+            next(columns).astype(leaf.dtype) if is_number else next(others)
+            for leaf, is_number in zip(self.leaves, self.is_number, strict=True)
+        )
+
+    def _others(self, leaves: list) -> list:
+        return [leaf for leaf, is_number in zip(leaves, self.is_number, strict=True) if not is_number]
 
 
 class Outcome(NamedTuple):

@@ -20,7 +20,7 @@ from viceversa.precision import as_float64
 from viceversa.problem import MisspecifiedVI
 from viceversa.schemes.base import Point
 
-N_DEFAULT = 40  # rows of the default grid: enough for a curve; each stops the loop for a look
+N_DEFAULT = 24  # rows of the default grid: enough for a curve; each stops the loop for a look
 
 
 class Truth(eqx.Module):
@@ -61,7 +61,7 @@ class Record:
 
 @lru_cache(maxsize=64)
 def _geometric_grid(n: int, max_iter: int) -> np.ndarray:
-    steps = np.geomspace(1, max(max_iter, 1), n - 1)
+    steps = np.geomspace(max(max_iter, 1), 1, n - 1)[::-1]  # two rows: the start and the end
     return np.concatenate([[0], np.minimum(np.round(steps), max_iter)]).astype(np.int64)
 
 
