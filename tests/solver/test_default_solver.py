@@ -179,3 +179,39 @@ def test_callback_problems_use_first_order_steps_only():
     assert solution.status is vv.Status.solved
     assert int(solution.state.n_newton) == 0
     np.testing.assert_allclose(solution.x, [1.5], atol=1e-7)
+    assert "needs derivatives" in str(solution)
+    with pytest.raises(vv.InputError, match="second-order phase needs derivatives"):
+        vv.solve(problem, vv.SemismoothNewton())
+
+
+def test_learning_that_depends_on_play_goes_through_the_full_system():
+    """Firms correct a believed slope t by the price they see: the true slope 2 is the fixed point."""
+    costs = np.array([5.0, 7.0, 9.0])
+
+    def observed(t, x):
+        return x.sum() * (t - 2.0) * x.sum() / 100.0
+
+    with pytest.warns(vv.CoupledLearningWarning):
+        learning = vv.CoupledLearning(observed, set=vv.Box(0.5, 8.0, shape=()))
+    problem = vv.MisspecifiedVI(
+        lambda x, t: costs * x + t * (x.sum() + x) - 100.0,
+        vv.Box(np.zeros(3), np.full(3, 20.0)),
+        lambda x, t: 60.0 - t * x.sum(),
+        learning,
+    )
+    solution = vv.solve(problem, theta0=4.0)
+    assert solution.success
+    np.testing.assert_allclose(solution.theta, 2.0, atol=1e-7)
+    known = vv.solve(vv.MisspecifiedVI(problem.operator, problem.set, problem.constraints, vv.Known(2.0)))
+    np.testing.assert_allclose(solution.x, known.x, atol=1e-6)
+    assert solution.trace.phase is not None
+    assert "Newton: x, λ and θ together" in solution.trace.phase
+    assert solution.counts.F < 300  # first order alone needs thousands
+
+
+def test_trace_names_the_blocks_of_every_phase(reference):
+    phases = reference.trace.phase
+    assert phases is not None
+    assert phases[0] == "start"
+    assert "first order: x and λ, then θ" in phases
+    assert phases[-1] == "Newton: θ, then x and λ"

@@ -73,7 +73,8 @@ def look(
     """Metrics of the current point, and whether they say stop."""
     point = scheme.output(progress.scheme)
     counts = scheme.counts(problem, progress.scheme, progress.k)
-    row, found = measure(problem, point, progress.info, counts, scales, truth, keep_points)
+    phase = scheme.phase(progress.scheme)
+    row, found = measure(problem, point, progress.info, counts, phase, scales, truth, keep_points)
     reached = (found.worst() <= tol) & (tol > 0)
     finite = all_finite((point, found))
     size = jnp.max(jnp.abs(point.x), initial=0.0)

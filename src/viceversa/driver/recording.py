@@ -76,6 +76,7 @@ class Row(NamedTuple):
     step_size: Array
     penalty: Array
     counts: OracleCounts
+    phase: Array | None
     truth: dict[str, Array]
     points: Point | None
 
@@ -85,6 +86,7 @@ def measure(
     point: Point,
     info: Info,
     counts: OracleCounts,
+    phase: Array | None,
     scales: Scales,
     truth: Truth | None,
     keep_points: bool,
@@ -101,6 +103,7 @@ def measure(
         step_size=info.step_size,
         penalty=info.penalty,
         counts=jax.tree.map(jnp.asarray, counts),
+        phase=phase,
         truth={} if truth is None else _against_truth(problem, point, truth),
         points=point if keep_points else None,
     )
@@ -126,8 +129,8 @@ class Trace:
     Built from the recorded rows when it is first looked at.
     """
 
-    def __init__(self, pieces: list[Recorded]):
-        self._pieces = pieces
+    def __init__(self, pieces: list[Recorded], phases: tuple[str, ...] = ()):
+        self._pieces, self._phases = pieces, phases
 
     @cached_property
     def _rows(self) -> list[tuple[int, float, Row]]:
@@ -160,6 +163,13 @@ class Trace:
         return [OracleCounts(*(int(count) for count in row.counts)) for _, _, row in self._rows]
 
     @cached_property
+    def phase(self) -> list[str] | None:
+        """What kind of step led to each recorded iteration and which blocks it moved; None where all are of one kind."""
+        if not self._phases:
+            return None
+        return [self._phases[int(np.asarray(row.phase))] if k else "start" for k, _, row in self._rows]
+
+    @cached_property
     def points(self) -> Point | None:
         """x, λ, θ and the average of every row, where `Record(points=True)` kept them."""
         if not self._rows or self._rows[0][2].points is None:
@@ -186,7 +196,8 @@ class Trace:
         except ImportError:
             raise MissingExtra("Trace.to_frame", "pandas", "tables") from None
         counts = {f"n_{name}": [getattr(c, name) for c in self.counts] for name in OracleCounts._fields}
-        return pd.DataFrame({"k": self.k, **self.columns, **counts})
+        phase = {} if self.phase is None else {"phase": self.phase}
+        return pd.DataFrame({"k": self.k, **self.columns, **counts, **phase})
 
 
 class Recorded(NamedTuple):
@@ -207,6 +218,8 @@ class Recorded(NamedTuple):
 def scalars_of(row: Row) -> dict[str, float]:
     """The numbers of a row by name."""
     values = {
-        name: value for name, value in row._asdict().items() if name not in ("truth", "points", "counts")
+        name: value
+        for name, value in row._asdict().items()
+        if name not in ("truth", "points", "counts", "phase")
     }
     return {name: float(value) for name, value in {**values, **row.truth}.items()}

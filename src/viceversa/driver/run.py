@@ -187,7 +187,7 @@ class Run:
             x_average=point.x_average,
             status=status,
             certificate=certificate,
-            trace=Trace(self.pieces),
+            trace=Trace(self.pieces, self.scheme.phases(self.problem)),
             nit=n_steps,
             counts=OracleCounts(*(int(count) for count in counts)),
             time=seconds,
@@ -201,4 +201,8 @@ class Run:
 
     def _seen(self, row: Row, k: int, seconds: float) -> dict[str, Any]:
         point = jax.tree.map(np.asarray, self.scheme.output(self.progress.scheme))
-        return {"k": k, "time": seconds, **point._asdict(), **scalars_of(row)}
+        phases = self.scheme.phases(self.problem)
+        phase = (
+            {"phase": phases[int(row.phase)] if k else "start"} if phases and row.phase is not None else {}
+        )
+        return {"k": k, "time": seconds, **point._asdict(), **scalars_of(row), **phase}

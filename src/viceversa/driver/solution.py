@@ -34,6 +34,7 @@ class Solution:
     time: float
     state: Any = field(default=None, repr=False)
     infeasibility: InfeasibilityProof | None = None
+    notes: tuple[str, ...] = ()  # what was left out and why, in sentences
 
     @property
     def success(self) -> bool:
@@ -57,4 +58,4 @@ class Solution:
 
     def __str__(self) -> str:
         head = f"{self.status}: {self.message}\n{self.nit} iterations, {self.nfev} operator evaluations, {self.time:.3g} s"
-        return f"{head}\n{self.certificate}"
+        return "\n".join([head, *self.notes, str(self.certificate)])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -18,11 +19,12 @@ from viceversa.driver.run import Run
 from viceversa.driver.solution import Solution
 from viceversa.errors import InputError, SolveError
 from viceversa.problem import MisspecifiedVI
-from viceversa.schemes.base import Point, as_scheme
-from viceversa.schemes.semismooth_newton import SemismoothNewton
+from viceversa.schemes.base import Point, Scheme, as_scheme
+from viceversa.schemes.semismooth_newton import NO_DERIVATIVES, SemismoothNewton
 
 MAX_ITER = 100_000
 _DEFAULT = SemismoothNewton()
+_FIRST_ORDER_ONLY = f"First order only: {NO_DERIVATIVES}"
 
 
 def solve(
@@ -56,8 +58,7 @@ def solve(
         [2.] solved
     """
     _require(MisspecifiedVI, "problem", problem, "a vv.MisspecifiedVI")
-    scheme = _DEFAULT if method is None else as_scheme(method)
-    scheme.check(problem)
+    scheme = _chosen(problem, method)
     tol, max_iter = _check_limits(tol, max_iter, time_limit)
     record = Record() if record is None else record
     _require(Record, "record", record, "vv.Record(...)")
@@ -68,6 +69,8 @@ def solve(
     with precision.double():
         run = Run(problem, scheme, starts, record, truth, tol, max_iter, seed, clock)
         solution = run.chunked(callback, time_limit, verbose) if chunked else run.fused()
+    if method is None and problem.runs_on_host:
+        solution = replace(solution, notes=(_FIRST_ORDER_ONLY,))
     if throw and not solution.success:
         raise SolveError(f"{solution.status}: {solution.message}")
     return solution
@@ -93,8 +96,7 @@ def iterate(
         [0.0, 1.0, 1.0]
     """
     _require(MisspecifiedVI, "problem", problem, "a vv.MisspecifiedVI")
-    scheme = _DEFAULT if method is None else as_scheme(method)
-    scheme.check(problem)
+    scheme = _chosen(problem, method)
     x0, theta0, lam0 = _starts(problem, x0, theta0, multiplier0, init)
     with precision.double():
         x0, theta0, lam0 = jax.tree.map(jnp.asarray, (x0, theta0, lam0))
@@ -109,6 +111,15 @@ def iterate(
         with precision.double():
             step = scheme.step if problem.runs_on_host else None
             state, _ = step(problem, state) if step else loop.step_compiled(problem, scheme, state)
+
+
+def _chosen(problem: MisspecifiedVI, method: Any) -> Scheme:
+    """The scheme of a named method, which may refuse the problem; the default takes every problem."""
+    if method is None:
+        return _DEFAULT
+    scheme = as_scheme(method)
+    scheme.check(problem)
+    return scheme
 
 
 def _truth(problem: MisspecifiedVI, record: Record) -> Truth | None:

@@ -17,7 +17,8 @@ class ProgressTable:
 
     def row(self, seen: dict[str, Any]) -> None:
         """One recorded iteration."""
-        self._write(f"{seen['k']:>15d}" + "".join(f"{float(seen[name]):>15.3e}" for name in COLUMNS[1:]))
+        numbers = "".join(f"{float(seen[name]):>15.3e}" for name in COLUMNS[1:])
+        self._write(f"{seen['k']:>15d}{numbers}  {seen.get('phase', '')}".rstrip())
 
     def _write(self, line: str) -> None:
         if self.verbose > 0:

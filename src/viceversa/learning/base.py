@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Literal, NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
 import equinox as eqx
 import numpy as np
@@ -25,6 +25,8 @@ class Modulus(NamedTuple):
 
 class Learning(eqx.Module):
     """The secondary VI: θ* in Θ with H(θ*)ᵀ(ϑ − θ*) ≥ 0 for all ϑ in Θ. Subclasses are final."""
+
+    depends_on_x: ClassVar[bool] = False  # whether H is H(θ, x): then (x, λ, θ) must move together
 
     set: eqx.AbstractVar[ConvexSet]
     mu: eqx.AbstractVar[np.ndarray]

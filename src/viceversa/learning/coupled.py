@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import equinox as eqx
 import numpy as np
@@ -39,6 +39,8 @@ class CoupledLearning(Learning):
         >>> learning.provenance
         'estimated'
     """
+
+    depends_on_x: ClassVar[bool] = True
 
     function: Any
     set: ConvexSet

@@ -56,6 +56,14 @@ class Scheme(eqx.Module):
         """The state to go on from after the host has helped."""
         return state
 
+    def phase(self, state: Any) -> Array | None:
+        """Which of `phases` the last step belonged to; None: a scheme with one kind of step."""
+        return None
+
+    def phases(self, problem: MisspecifiedVI) -> tuple[str, ...]:
+        """The kinds of step, each with the blocks it moves, for the trace."""
+        return ()
+
     @abstractmethod
     def counts(self, problem: MisspecifiedVI, state: Any, n_steps: Any) -> OracleCounts:
         """Oracle calls after `n_steps` steps."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar
+from collections.abc import Callable
+from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
 import jax
@@ -11,15 +12,23 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PyTree
 
+from viceversa.errors import InputError
 from viceversa.learners.newton import NewtonLearner
 from viceversa.learners.projected_gradient import ProjectedGradient
 from viceversa.methods.adaptive_augmented_lagrangian import AdaptiveAugmentedLagrangian
 from viceversa.methods.base import Info, OracleCounts
-from viceversa.numerics import positive_part
+from viceversa.numerics import positive_part, tree_add_scaled
 from viceversa.problem import MisspecifiedVI
 from viceversa.schemes.base import Point, Scheme
+from viceversa.schemes.coupled_newton import coupled_map
 from viceversa.schemes.interior_point import LARGEST, Lifted, interior_point, lift
-from viceversa.schemes.newton_system import linearise, local_metric, natural_residual, newton_direction
+from viceversa.schemes.newton_system import (
+    Metric,
+    linearise,
+    local_metric,
+    natural_residual,
+    newton_direction,
+)
 from viceversa.schemes.simultaneous import Simultaneous, SimultaneousState
 
 _FIRST_BATCH = 20  # first-order iterations before Newton is tried
@@ -31,6 +40,12 @@ _N_LEARNING_STEPS = 10  # Newton steps on θ before the interior-point method, w
 _PATIENCE = 3  # failed Newton steps before a small problem is handed to the interior-point method
 _REGULARIZATION = 1e-2  # ν and δ relative to the metric, shrinking with the residual
 
+NO_DERIVATIVES = (
+    "the second-order phase needs derivatives of F and f, and a callback (vv.callback_operator, vv.callback_constraints) "
+    "has none."
+)
+FIRST_ORDER, NEWTON, NEWTON_REFUSED, INTERIOR_POINT = 0, 1, 2, 3  # what the last step was
+
 
 class NewtonState(eqx.Module):
     """The first-order state, how many of its iterations are left before Newton is tried, and Newton's record."""
@@ -39,20 +54,20 @@ class NewtonState(eqx.Module):
     n_left: Int[Array, ""]
     batch: Int[Array, ""]
     merit_start: Float[Array, ""]
-    merit: Float[Array, ""]
     pause: Bool[Array, ""]
     n_newton: Int[Array, ""]
     n_failed: Int[Array, ""]
     patience: Int[Array, ""]
     n_products: Int[Array, ""]
     n_first: Int[Array, ""]
+    phase: Int[Array, ""]
 
 
 class SemismoothNewton(Scheme):
     """First order until close, Newton until done; back to first order whenever a Newton step does not help.
 
     θ comes first: H does not depend on x, so the joint Newton system is block triangular. One Newton step
-    is taken on θ, then one on (x, λ) at the new θ. A Newton step is kept only if it reduces the merit
+    is taken on θ, then one on (x, λ) at the new θ; where H does depend on x, one on all three. A Newton step is kept only if it reduces the merit
     ‖r_x‖²/γ + Σ r_λ²/ρ of the natural map; otherwise the constant-free Algorithm 1 goes on from the same point for a
     longer batch, so that the scheme converges whenever that method does.
     """
@@ -65,6 +80,12 @@ class SemismoothNewton(Scheme):
     def __init__(self):
         self.first = Simultaneous(AdaptiveAugmentedLagrangian(), ProjectedGradient())
         self.newton_learner = NewtonLearner()
+
+    def check(self, problem: MisspecifiedVI) -> None:
+        if problem.runs_on_host:
+            raise InputError(
+                f"SemismoothNewton: {NO_DERIVATIVES} Leave the method out, or name a first-order one."
+            )
 
     def init(
         self, problem: MisspecifiedVI, x0: Array, theta0: PyTree, lam0: Array, key: Array
@@ -79,13 +100,13 @@ class SemismoothNewton(Scheme):
             n_left=jnp.asarray(_FIRST_BATCH),
             batch=jnp.asarray(_FIRST_BATCH),
             merit_start=jnp.asarray(jnp.inf),
-            merit=jnp.asarray(jnp.inf),
             pause=jnp.asarray(False),
             n_newton=none,
             n_failed=none,
             patience=jnp.asarray(_PATIENCE),
             n_products=none,
             n_first=none,
+            phase=jnp.asarray(FIRST_ORDER),
         )
 
     def step(self, problem: MisspecifiedVI, state: NewtonState) -> tuple[NewtonState, Info]:
@@ -117,9 +138,31 @@ class SemismoothNewton(Scheme):
         """θ to the end, then the dense interior-point method at that θ, where the problem is small enough for it."""
         lifted = lift(problem.set) if _size(problem) <= LARGEST else None
         endless = jnp.asarray(np.iinfo(np.int64).max)
-        if lifted is None or problem.runs_on_host:
+        if lifted is None or problem.runs_on_host or problem.learning.depends_on_x:
             return eqx.tree_at(lambda s: s.patience, state, endless)
         return _rescue(self, problem, lifted, eqx.tree_at(lambda s: s.patience, state, endless))
+
+    def phase(self, state: NewtonState) -> Array:
+        return state.phase
+
+    def phases(self, problem: MisspecifiedVI) -> tuple[str, ...]:
+        decision = "x and λ" if problem.n_constraints else "x"
+        if problem.learning.is_known:
+            return (
+                f"first order: {decision}",
+                f"Newton: {decision}",
+                "Newton: refused",
+                f"interior point: {decision}",
+            )
+        if problem.learning.depends_on_x:
+            whole = decision.replace(" and", ",") + " and θ"
+            return f"first order: {whole}", f"Newton: {whole} together", "Newton: refused", ""
+        return (
+            f"first order: {decision}, then θ",
+            f"Newton: θ, then {decision}",
+            "Newton: θ alone",
+            f"interior point: θ, then {decision}",
+        )
 
     def counts(self, problem: MisspecifiedVI, state: NewtonState, n_steps: Any) -> OracleCounts:
         n_first = state.n_first
@@ -132,13 +175,38 @@ class SemismoothNewton(Scheme):
         first, info = self.first.step(problem, state.first)
         n_left = state.n_left - 1
         moved = eqx.tree_at(
-            lambda s: (s.first, s.n_left, s.pause, s.n_first),
+            lambda s: (s.first, s.n_left, s.pause, s.n_first, s.phase),
             state,
-            (first, n_left, n_left == 0, state.n_first + 1),
+            (first, n_left, n_left == 0, state.n_first + 1, jnp.asarray(FIRST_ORDER)),
         )
         return moved, info
 
     def _newton(self, problem: MisspecifiedVI, state: NewtonState) -> tuple[NewtonState, Info]:
+        stride = self._coupled if problem.learning.depends_on_x else self._triangular
+        trial = stride(problem, state)
+        helped, old = trial.helped, state.first.method
+        x, lam = jnp.where(helped, trial.x, old.x), jnp.where(helped, trial.lam, old.lam)
+        F_x = jnp.where(helped, trial.F, old.F_prev)  # a kept step restarts the reflection: x_{k−1} = x_k
+        method = eqx.tree_at(lambda m: (m.x, m.lam, m.F_prev, m.moved), old, (x, lam, F_x, jnp.asarray(True)))
+        batch = jnp.where(helped, state.batch, jnp.minimum(2 * state.batch, _LONGEST_BATCH))
+        taken = jnp.where(state.phase == INTERIOR_POINT, INTERIOR_POINT, NEWTON)
+        moved = NewtonState(
+            first=eqx.tree_at(lambda s: (s.method, s.learner), state.first, (method, trial.learner)),
+            n_left=jnp.where(helped, 0, batch),
+            batch=batch,
+            merit_start=trial.merit_start,
+            pause=jnp.asarray(True),
+            n_newton=state.n_newton + 1,
+            n_failed=state.n_failed + jnp.where(helped, 0, 1),
+            patience=state.patience,
+            n_products=state.n_products + trial.n_products,
+            n_first=state.n_first,
+            phase=jnp.where(helped, taken, NEWTON_REFUSED),
+        )
+        return moved, Info(step_size=trial.t, penalty=jnp.max(trial.metric.rho, initial=0.0))
+
+    def _triangular(self, problem: MisspecifiedVI, state: NewtonState) -> _Trial:
+        """θ by its own Newton step, then (x, λ) at the new θ."""
         learner = self._learn(problem, state.first.learner)
         theta = learner.theta
         method = state.first.method
@@ -154,44 +222,79 @@ class SemismoothNewton(Scheme):
             regularization=_REGULARIZATION * closeness**1.5,
         )
 
-        def attempt(trial):
-            t, n, _, _, _, _ = trial
-            t = jnp.where(n == 0, 1.0, 0.5 * t)
+        def point(t) -> tuple[Array, Array, PyTree, Array, Array]:
             x = problem.set.project(method.x + t * direction.x)
             lam = positive_part(method.lam + t * direction.lam)
             found = natural_residual(problem, x, lam, theta, metric)
-            return t, n + 1, x, lam, found.F, found.merit
+            return x, lam, theta, found.F, found.merit
 
-        def refused(trial) -> Array:
-            t, n, _, _, _, merit = trial
-            return (n == 0) | ((n <= _MAX_HALVINGS) & ~(merit <= (1.0 - _ARMIJO * t) * here.merit))
+        t, (x, lam, _, F_x, _), helped = _line_search(
+            point, here.merit, (method.x, method.lam, theta, method.F_prev, here.merit)
+        )
+        return _Trial(x, lam, learner, F_x, t, helped, merit_start, direction.n_products, metric)
 
-        trial = (jnp.ones(()), jnp.asarray(0), method.x, method.lam, method.F_prev, here.merit)
-        t, _, x, lam, F_x, merit = jax.lax.while_loop(refused, attempt, trial)
-        helped = merit <= (1.0 - _ARMIJO * t) * here.merit
-        x, lam = jnp.where(helped, x, method.x), jnp.where(helped, lam, method.lam)
-        F_x = jnp.where(helped, F_x, method.F_prev)  # a kept step restarts the reflection: x_{k−1} = x_k
-        method = eqx.tree_at(
-            lambda m: (m.x, m.lam, m.F_prev, m.moved), method, (x, lam, F_x, jnp.asarray(True))
+    def _coupled(self, problem: MisspecifiedVI, state: NewtonState) -> _Trial:
+        """(x, λ, θ) in one system: H depends on x, so no block comes first."""
+        method, learner = state.first.method, state.first.learner
+        x, lam, theta = method.x, method.lam, learner.theta
+        metric = local_metric(problem, x, lam, theta, method.gamma, method.gradient_sq)
+        joint, energy = coupled_map(problem, x, theta, metric)
+        merit_here = joint.merit(x, lam, theta)
+        closeness = jnp.sqrt(jnp.minimum(1.0, merit_here / energy))
+        direction = joint.direction(
+            x, lam, theta, rtol=_FORCING * closeness, regularization=_REGULARIZATION * closeness
         )
-        batch = jnp.where(helped, state.batch, jnp.minimum(2 * state.batch, _LONGEST_BATCH))
-        moved = NewtonState(
-            first=eqx.tree_at(lambda s: (s.method, s.learner), state.first, (method, learner)),
-            n_left=jnp.where(helped, 0, batch),
-            batch=batch,
-            merit_start=merit_start,
-            merit=jnp.where(helped, merit, here.merit),
-            pause=jnp.asarray(True),
-            n_newton=state.n_newton + 1,
-            n_failed=state.n_failed + jnp.where(helped, 0, 1),
-            patience=state.patience,
-            n_products=state.n_products + direction.n_products,
-            n_first=state.n_first,
+
+        def point(t) -> tuple[Array, Array, PyTree, Array, Array]:
+            x_t = problem.set.project(x + t * direction.x)
+            lam_t = positive_part(lam + t * direction.lam)
+            theta_t = problem.learning.set.project(tree_add_scaled(theta, t, direction.theta))
+            return x_t, lam_t, theta_t, problem.at(theta_t).F(x_t), joint.merit(x_t, lam_t, theta_t)
+
+        t, (x, lam, theta_t, F_x, _), helped = _line_search(
+            point, merit_here, (x, lam, theta, method.F_prev, merit_here)
         )
-        return moved, Info(step_size=t, penalty=jnp.max(metric.rho, initial=0.0))
+        theta = jax.tree.map(lambda new, old: jnp.where(helped, new, old), theta_t, theta)
+        learner = eqx.tree_at(lambda s: (s.theta, s.k), learner, (theta, learner.k + 1))
+        return _Trial(x, lam, learner, F_x, t, helped, state.merit_start, direction.n_products, metric)
 
     def _learn(self, problem: MisspecifiedVI, learner: Any) -> Any:
-        return learner if problem.learning.is_known else self.newton_learner.step(problem.learning, learner)
+        learning = problem.learning
+        alone = not (learning.is_known or learning.depends_on_x)
+        return self.newton_learner.step(learning, learner) if alone else learner
+
+
+class _Trial(NamedTuple):
+    """Where a Newton step leads, whether it helps, and what it used."""
+
+    x: Float[Array, "..."]
+    lam: Float[Array, " J"]
+    learner: Any
+    F: Float[Array, "..."]
+    t: Float[Array, ""]
+    helped: Bool[Array, ""]
+    merit_start: Float[Array, ""]
+    n_products: Int[Array, ""]
+    metric: Metric
+
+
+def _line_search(point: Callable, merit_here: Array, start: tuple) -> tuple[Array, tuple, Array]:
+    """The first of t = 1, ½, ¼, … whose point (the last of its parts is the merit) has a merit low enough."""
+
+    def enough(t: Array, merit: Array) -> Array:
+        return merit <= (1.0 - _ARMIJO * t) * merit_here
+
+    def attempt(trial):
+        t, n, _ = trial
+        t = jnp.where(n == 0, 1.0, 0.5 * t)
+        return t, n + 1, point(t)
+
+    def refused(trial) -> Array:
+        t, n, found = trial
+        return (n == 0) | ((n <= _MAX_HALVINGS) & ~enough(t, found[-1]))
+
+    t, _, found = jax.lax.while_loop(refused, attempt, (jnp.ones(()), jnp.asarray(0), start))
+    return t, found, enough(t, found[-1])
 
 
 @eqx.filter_jit
@@ -207,7 +310,11 @@ def _rescue(
     method = eqx.tree_at(lambda m: (m.x, m.lam, m.F_prev), method, (x, lam, problem.at(learner.theta).F(x)))
     first = eqx.tree_at(lambda s: (s.method, s.learner), state.first, (method, learner))
     counted = state.n_products + 3 * found.n_steps * math.prod(problem.shape)
-    return eqx.tree_at(lambda s: (s.first, s.n_left, s.n_products), state, (first, jnp.asarray(0), counted))
+    return eqx.tree_at(
+        lambda s: (s.first, s.n_left, s.n_products, s.phase),
+        state,
+        (first, jnp.asarray(0), counted, jnp.asarray(INTERIOR_POINT)),
+    )
 
 
 def _size(problem: MisspecifiedVI) -> int:

@@ -125,6 +125,13 @@ class Sequential(Scheme):
         average = jnp.where(started, state.x_sum / jnp.where(started, state.weight_sum, 1.0), x)
         return Point(x=x, lam=lam, theta=self.learner.theta(state.learner), x_average=average)
 
+    def phase(self, state: SequentialState) -> Array:
+        # The step that completed the learning is still one of learning.
+        return jnp.asarray(state.weight_sum > 0, jnp.int64)
+
+    def phases(self, problem: MisspecifiedVI) -> tuple[str, ...]:
+        return "learning: θ", "solving: x and λ" if problem.n_constraints else "solving: x"
+
     def counts(self, problem: MisspecifiedVI, state: SequentialState, n_steps: Any) -> OracleCounts:
         n_learning = jnp.minimum(n_steps, state.n_learning)
         solved = self.method.counts(state.method, n_steps - n_learning)
