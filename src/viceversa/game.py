@@ -219,7 +219,7 @@ class Game(eqx.Module):
             described = lift(self.problem.set)
         except InputError:
             described = None
-        if described is None:
+        if described is None or described.embedding is not None:
             raise InputError(
                 f"Game.best_responses: a {type(self.problem.set).__name__} cannot be written as bounds, rows and balls, which the "
                 "replies are found with. Build the players' sets from vv.Box, vv.Simplex, vv.Polyhedron, vv.Ball."

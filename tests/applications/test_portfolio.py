@@ -11,6 +11,8 @@ import viceversa as vv
 from unchecked import refused
 from viceversa import precision
 from viceversa.portfolio import Covariances, Rebalancing
+from viceversa.schemes.interior_point import lift
+from viceversa.sets import linear_program
 
 HELD = np.array([0.4, 0.0, 0.3, 0.2, 0.1])
 SETS = [
@@ -61,6 +63,25 @@ def _by_clarabel(x):
     P = sparse.csc_matrix(np.diag(np.append(np.ones(n), np.zeros(2 * n))))
     cones = [clarabel.ZeroConeT(1 + n), clarabel.NonnegativeConeT(3 * n + 1)]
     return np.asarray(clarabel.DefaultSolver(P, np.append(-x, np.zeros(2 * n)), sparse.csc_matrix(rows), sides, cones, settings).solve().x)[:n]  # fmt: skip
+
+
+def test_purchases_and_sales_describe_the_rebalancing_set():
+    """The interior-point method works on (b, s): its polyhedron maps into the set, and onto it."""
+    S, rng = SETS[0], np.random.default_rng(3)
+    rows, portfolio = S.affine_image()
+    trades = [S.project(HELD + 3.0 * rng.standard_normal(5)) - HELD for _ in range(20)]
+    for d in trades:
+        u = np.concatenate([np.maximum(d, 0.0), np.maximum(-d, 0.0)])
+        assert (rows.A @ u <= rows.b + 1e-12).all()
+        np.testing.assert_allclose(rows.C @ u, rows.d, atol=1e-12)
+        assert (u >= rows.lower).all()
+        assert (u <= rows.upper + 1e-12).all()
+        with precision.double():
+            np.testing.assert_allclose(portfolio(jax.numpy.asarray(u)), HELD + d, atol=1e-15)
+    corner = linear_program.maximise(rng.standard_normal(10), rows)
+    assert corner is not None
+    assert S.violation(HELD + corner[:5] - corner[5:]) <= 1e-12
+    assert lift(S).lower.size == 10
 
 
 @pytest.mark.parametrize("S", SETS, ids=lambda S: type(S).__name__)

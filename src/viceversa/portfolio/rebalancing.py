@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -13,6 +14,17 @@ from jaxtyping import Array, PyTree
 from viceversa.errors import InputError
 from viceversa.sets import Polyhedron, Simplex
 from viceversa.sets.base import ConvexSet, as_finite, point_method, sample_method
+from viceversa.sets.linear_program import Description
+
+
+class PurchasesAndSales(eqx.Module):
+    """(b, s) ↦ c + b − s: the portfolio after buying b and selling s."""
+
+    current: np.ndarray
+
+    def __call__(self, trades: Array) -> Array:
+        bought, sold = jnp.split(trades, 2)
+        return self.current + bought - sold
 
 
 class Rebalancing(ConvexSet):
@@ -76,6 +88,20 @@ class Rebalancing(ConvexSet):
         sold = jnp.clip(self.turnover / 2 - (jnp.cumsum(held) - held), 0.0, held)
         y = jnp.asarray(self.current).at[order].add(-sold).at[jnp.argmax(c)].add(jnp.sum(sold))
         return jnp.sum(c * y), y
+
+    def affine_image(self) -> tuple[Description, Any]:
+        """y = c + b − s over purchases b ≥ 0 and sales 0 ≤ s ≤ c, Σb = Σs ≤ turnover/2."""
+        n, half = self.current.size, float(self.turnover) / 2
+        ones, zeros = np.ones(n), np.zeros(n)
+        description = Description(
+            A=np.concatenate([ones, zeros])[None],
+            b=np.array([half]),
+            C=np.concatenate([ones, -ones])[None],
+            d=np.zeros(1),
+            lower=np.zeros(2 * n),
+            upper=np.concatenate([np.full(n, half), np.minimum(self.current, half)]),
+        )
+        return description, PurchasesAndSales(self.current)
 
     def diameter(self) -> float:
         """√2·min(total, turnover), an upper bound: ‖d‖ ≤ ‖d‖₁/√2 where Σd = 0."""

@@ -35,7 +35,11 @@ _PROX = 1e-13  # added to the scaled diagonal: harmless to the answer, which is 
 
 
 class Lifted(eqx.Module):
-    """X as bounds, rows and balls over the ravelled x; arrays are NumPy."""
+    """X as bounds, rows and balls over the ravelled x; arrays are NumPy.
+
+    Where X has no rows in x but is the image of a polyhedron, everything is over that one's points u and `embedding`
+    is the affine map u ↦ x.
+    """
 
     lower: np.ndarray
     upper: np.ndarray
@@ -46,13 +50,18 @@ class Lifted(eqx.Module):
     centers: np.ndarray
     radii: np.ndarray
     members: np.ndarray  # (n_balls, n) 0/1: the coordinates each ball is about
+    embedding: Any = None
 
 
 def lift(X: ConvexSet) -> Lifted | None:
     """The description of X, or None for a set this method does not know."""
-    n = int(np.prod(X.shape))
+    n, embedding = int(np.prod(X.shape)), None
+    image = X.affine_image()
+    if image is not None:
+        description, embedding = image
+        n = description.lower.size
     try:
-        linear, balls = _parts(X, n)
+        linear, balls = _parts(X, n) if image is None else ([(slice(0, n), description)], [])
     except (InputError, TypeError):
         return None
     lower, upper = np.full(n, -np.inf), np.full(n, np.inf)
@@ -78,6 +87,7 @@ def lift(X: ConvexSet) -> Lifted | None:
         centers,
         radii,
         members,
+        embedding,
     )
 
 
@@ -136,19 +146,32 @@ def interior_point(problem: MisspecifiedVI, lifted: Lifted, x0: Array, theta: Py
     n_user, n_balls = problem.n_constraints, lifted.radii.shape[0]
     A_rows = jnp.asarray(lifted.A)
 
+    def point(v: Array) -> Array:
+        return (v if lifted.embedding is None else lifted.embedding(v)).reshape(X.shape)
+
     def constraints(v: Array) -> Array:
         balls = 0.5 * (jnp.sum(lifted.members * jnp.square(v - lifted.centers), axis=1) - lifted.radii**2)
-        return jnp.concatenate([f(v.reshape(X.shape)), A_rows @ v - lifted.b, balls])
+        return jnp.concatenate([f(point(v)), A_rows @ v - lifted.b, balls])
+
+    def operator(v: Array) -> Array:
+        """Eᵀ F(x) at x = point(v), with E the linear part of `point`: the VI in v."""
+        if lifted.embedding is None:
+            return F(point(v)).ravel()
+        x, pullback = jax.vjp(point, v)
+        return pullback(F(x))[0]
 
     def force(v: Array, lam: Array) -> Array:
         _, pullback = jax.vjp(constraints, v)
-        return F(v.reshape(X.shape)).ravel() + pullback(lam)[0]
+        return operator(v) + pullback(lam)[0]
 
     # Units: widths for x, the largest force for F, first-order variation for c.
     width = jnp.asarray(lifted.upper - lifted.lower)
     start = jnp.ravel(jnp.asarray(x0))
+    if lifted.embedding is not None:  # Eᵀ(x_0 − point(0)): moved inside the bounds below
+        centre, pullback = jax.vjp(point, jnp.zeros_like(lifted.lower))
+        start = pullback(jnp.asarray(x0) - centre)[0]
     unit_x = jnp.where(jnp.isfinite(width) & (width > 0), width, jnp.maximum(jnp.abs(start), 1.0))
-    unit_F = jnp.maximum(jnp.max(jnp.abs(F(start.reshape(X.shape)).ravel() * unit_x)), 1e-300)
+    unit_F = jnp.maximum(jnp.max(jnp.abs(operator(start) * unit_x)), 1e-300)
     J0 = jax.jacrev(constraints)(start)
     unit_c = jnp.maximum(jnp.abs(constraints(start)), jnp.sum(jnp.abs(J0) * unit_x, axis=1))
     unit_c = jnp.where(unit_c > 0, unit_c, 1.0)
@@ -268,7 +291,7 @@ def interior_point(problem: MisspecifiedVI, lifted: Lifted, x0: Array, theta: Py
     begin = _start(start / unit_x, low, high, has_low, has_high, fixed, scaled_constraints, rows=C_rows)
     progress = _Progress(begin, begin, error(begin), jnp.asarray(0), jnp.asarray(0))
     progress = jax.lax.while_loop(unfinished, step, progress)
-    x = (progress.best.x * unit_x).reshape(X.shape)
+    x = point(progress.best.x * unit_x)
     lam = positive_part(progress.best.lam * unit_F / unit_c)[:n_user]
     return Interior(X.project(x), lam, progress.k)
 

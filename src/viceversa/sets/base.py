@@ -101,6 +101,13 @@ class ConvexSet(eqx.Module):
         """The origin of the space S lies in, as NumPy float64 arrays."""
         return jax.tree.map(np.zeros, self.shape, is_leaf=is_shape)
 
+    def affine_image(self) -> Any:
+        """(description, map) with S = { map(u) : u in the description }, or None: the set has rows of its own, or no rows.
+
+        For sets such as { y : ‖y − c‖₁ ≤ t } that need a row for every vertex in y, but few in other coordinates.
+        """
+        return None
+
     @property
     def bounded(self) -> bool:
         """Whether S has a finite diameter."""
