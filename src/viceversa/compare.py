@@ -61,6 +61,15 @@ class Comparison:
             raise MissingExtra("Comparison.to_frame", "pandas", "tables") from None
         return pd.DataFrame(self.rows)
 
+    def figure(self, column: str = "residual_true") -> Any:
+        """A Matplotlib figure of one column over evaluations, one line per scheme, above the error of θ.
+
+        `figure().savefig("compare.png")` writes it; columns are those of `rows` that are errors, such as "relative_true".
+        """
+        from viceversa.report import comparison_figure  # late: only the figure needs Matplotlib
+
+        return comparison_figure(self, column)
+
     def __str__(self) -> str:
         head = f"{'scheme':<14}{'evaluations':>12}{'n_F':>9}{'n_H':>9}{'residual at θ*':>17}{'‖θ − θ*‖':>12}"
         lines = [
@@ -91,8 +100,8 @@ def compare(
 
     `schemes` names "joint" (learning and solving at the same time), "sequential" (learn to `learn_tol`, then solve) and
     "oracle" (θ* known from the start), or holds schemes. One evaluation of H costs `learning_cost` evaluations of F.
-    Everything is measured at θ*: `theta_true`, or, left out, what the learning problem itself leads to. A curve's figure is
-    `viceversa.report.plot_comparison(comparison, path)`.
+    Everything is measured at θ*: `theta_true`, or, left out, what the learning problem itself leads to.
+    Printing the result gives a table, `.figure()` the figure.
 
     Example:
         >>> import numpy as np, viceversa as vv

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import numpy as np
 import pytest
 
@@ -98,6 +100,30 @@ def test_compare_spends_the_same_on_every_scheme_and_prices_learning(tmp_path):
     assert "joint" in str(result)
     written = plot_comparison(result, tmp_path / "figure.png")
     assert written.read_bytes()[:4] == b"\x89PNG"
+    check_figure(result)
+
+
+def check_figure(result):
+    """The lines of the figure are the curves: residual above, error of θ below (the oracle has none)."""
+    upper, lower = result.figure().axes
+    assert len(upper.lines) == 3
+    for line, name in zip(upper.lines, result.schemes, strict=True):
+        evaluations, residual = result.curve(name, "residual_true")
+        assert line.get_label().startswith(name)
+        np.testing.assert_array_equal(line.get_xdata(), np.maximum(evaluations, 1.0))
+        np.testing.assert_array_equal(line.get_ydata(), residual)
+    assert np.isnan(lower.lines[2].get_ydata()).all()
+    assert len(result.figure("theta_error").axes) == 1
+    with pytest.raises(vv.InputError, match="there is no column 'gap'; there are residual_true"):
+        result.figure("gap")
+
+
+def test_the_figure_says_which_extra_it_needs(monkeypatch):
+    row = {"scheme": "joint", "evaluations": 1.0, "residual_true": 1.0, "theta_error": 1.0}
+    result = vv.Comparison(rows=[row], learning_cost=1.0, theta_true=0.0)
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    with pytest.raises(ImportError, match=r"needs matplotlib.*pip install 'viceversa\[plot\]'"):
+        result.figure()
 
 
 def test_compare_and_sequential_say_what_they_need():

@@ -24,7 +24,7 @@ class PurchasesAndSales(eqx.Module):
 
     def __call__(self, trades: Array) -> Array:
         bought, sold = jnp.split(trades, 2)
-        return self.current + bought - sold
+        return bought - sold + self.current
 
 
 class Rebalancing(ConvexSet):

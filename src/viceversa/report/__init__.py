@@ -1,5 +1,5 @@
 """Reports: figures and tables of results, for people."""
 
-from viceversa.report.compare_figure import plot_comparison
+from viceversa.report.compare_figure import comparison_figure, plot_comparison
 
-__all__ = ["plot_comparison"]
+__all__ = ["comparison_figure", "plot_comparison"]

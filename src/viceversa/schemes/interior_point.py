@@ -55,13 +55,12 @@ class Lifted(eqx.Module):
 
 def lift(X: ConvexSet) -> Lifted | None:
     """The description of X, or None for a set this method does not know."""
-    n, embedding = int(np.prod(X.shape)), None
-    image = X.affine_image()
-    if image is not None:
-        description, embedding = image
+    n = int(np.prod(X.shape))
+    description, embedding = X.affine_image() or (None, None)
+    if description is not None:
         n = description.lower.size
     try:
-        linear, balls = _parts(X, n) if image is None else ([(slice(0, n), description)], [])
+        linear, balls = _parts(X, n) if description is None else ([(slice(0, n), description)], [])
     except (InputError, TypeError):
         return None
     lower, upper = np.full(n, -np.inf), np.full(n, np.inf)
