@@ -13,10 +13,11 @@ BENCHMARKS = {
     "robustness": "528 planted problems solved with defaults, judged independently, beside other methods",
     "theory_speed": "seconds that constants, audit and certify take on the (100, 10) market",
     "table1": "the paper's Table 1 with measured rates",
+    "apps": "the applications at full size, each answer checked by a solver or formula outside the package",
     "memory": "arrays of x's size that a solve with 10⁷ unknowns needs beyond the problem's data",
 }
 
-OPTIONAL = ("peers",)  # these need packages of their own and run only when named
+OPTIONAL = ("apps", "peers")  # minutes, or packages of their own: these run only when named
 
 
 def main(arguments: list[str] | None = None) -> None:

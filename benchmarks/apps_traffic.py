@@ -1,72 +1,51 @@
-"""User equilibria at their stated sizes: seconds to a relative gap of 1e-6, on networks that anyone can generate again.
+"""User equilibria at their stated sizes, on networks that anyone can generate again; `benchmarks.apps` makes the table.
 
-`python -m benchmarks.apps_traffic` writes `results/apps_traffic.csv` and `.md`. Every answer is judged by arithmetic
-of its own: Bellman-Ford distances (not the solver's Dijkstra trees) give SPTT, and plain NumPy gives TSTT.
+Every answer is judged by arithmetic of its own: Bellman-Ford distances (not the solver's Dijkstra trees) give SPTT, and
+plain NumPy gives TSTT.
 """
 
 from __future__ import annotations
 
-import time
-from pathlib import Path
+from collections.abc import Iterator
+from time import perf_counter, process_time
+from typing import NamedTuple
 
 import numpy as np
 
-import viceversa as vv
-from benchmarks import machine
 from viceversa.gallery import traffic
 
 GAP = 1e-6
+JUDGED_GAP = 1.001e-6  # other distances round otherwise
 B_TRUE = (0.15, 0.3)  # of arterials and local streets, in the cases that learn
-HEADER = [
-    "case",
-    "nodes",
-    "links",
-    "pairs",
-    "paths",
-    "rounds",
-    "gap",
-    "judged gap",
-    "seconds",
-    "CPU seconds",
-    "limit",
-]
 
 
-def run(output: Path, quick: bool = False) -> None:
-    """Solve, judge, write and print."""
+class Case(NamedTuple):
+    """What is special about it, its equilibrium, and the seconds and processor seconds it took."""
+
+    name: str
+    answer: traffic.Equilibrium
+    seconds: float
+    cpu: float
+
+
+def cases(quick: bool = False) -> Iterator[Case]:
+    """The equilibria, one after the other."""
     small, large = traffic.grid(), traffic.grid(8, 8, 500) if quick else traffic.grid(20, 20, 10_000)
     network = small[0]
     caps = 1.15 * network.capacity
-    observed = _observed_times(network)
-    cases = [
-        ("24 nodes", small, {}, 30),
-        ("24 nodes, twice the trips", _doubled(small), {}, 30),
-        ("24 nodes, B learned", small, {"link_times": observed, "b_classes": "link_type"}, 30),
-        ("24 nodes, capacities", small, {"link_capacities": caps}, 30),
-        ("24 nodes, B learned, capacities", small, {"link_times": observed, "link_capacities": caps, "b_classes": "link_type"}, 30),
-        ("large grid", large, {}, 600),
-        ("large grid, twice the trips", _doubled(large), {}, 600),
-    ]  # fmt: skip
-    rows = [_row(*case) for case in cases]
-    notes = (
-        "Seconds include everything from the arrays to the answer, compilation too where `vv.solve` is used; the load of the "
-        "machine is in them and not in the CPU seconds. `limit` is the time the case may take on 2 cores."
-    )
-    machine.write(output, "apps_traffic", "Traffic user equilibrium", HEADER, rows, notes)
-
-
-def _row(name: str, case: tuple[traffic.Network, traffic.Demand], arguments: dict, limit: int) -> list:
-    network, demand = case
-    wall, cpu = time.perf_counter(), time.process_time()
-    answer = traffic.user_equilibrium(network, demand, relative_gap=GAP, **arguments)
-    wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
-    assert answer.success, answer.message
-    judged = judged_gap(answer)
-    assert judged <= GAP * 1.001, f"{name}: judged gap {judged:.2e}"
-    if answer.theta is not None:
-        np.testing.assert_allclose(answer.theta, B_TRUE, rtol=1e-6)
-    sizes = [network.n_nodes, network.n_links, demand.n_pairs, answer.path_flow.size, answer.iterations]
-    return [name, *sizes, f"{answer.relative_gap:.1e}", f"{judged:.1e}", wall, cpu, limit]
+    learned = {"link_times": _observed_times(network), "b_classes": "link_type"}
+    for name, (net, demand), options in [
+        ("", small, {}),
+        ("twice the trips", _doubled(small), {}),
+        ("B learned", small, learned),
+        ("capacities", small, {"link_capacities": caps}),
+        ("B learned, capacities", small, {**learned, "link_capacities": caps}),
+        ("", large, {}),
+        ("twice the trips", _doubled(large), {}),
+    ]:
+        wall, cpu = perf_counter(), process_time()
+        answer = traffic.user_equilibrium(net, demand, relative_gap=GAP, **options)
+        yield Case(name, answer, perf_counter() - wall, process_time() - cpu)
 
 
 def judged_gap(answer: traffic.Equilibrium) -> float:
@@ -98,8 +77,3 @@ def _observed_times(network: traffic.Network) -> np.ndarray:
     b = np.array(B_TRUE)[network.link_type[link] - 1]
     rise = b * (flow / network.capacity[link]) ** network.power[link]
     return np.column_stack([link, flow, network.free_flow_time[link] * (1.0 + rise)])
-
-
-if __name__ == "__main__":
-    print(f"viceversa {vv.__version__}", flush=True)
-    run(Path(__file__).parent / "results")
