@@ -63,7 +63,7 @@ bench:
 
 bench-apps:
 	$(environment) requirements.lock
-	@$(BIN)/python -m benchmarks.apps
+	@$(BIN)/python -m benchmarks apps
 
 bench-peers:
 	$(environment) requirements.lock requirements-bench.lock
