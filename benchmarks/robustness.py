@@ -1,184 +1,187 @@
-"""The robustness corpus, solved with defaults and judged by arithmetic that shares nothing with the package.
+"""The robustness corpus and the gallery's known answers, solved with defaults and judged by what was planted.
 
-`python -m benchmarks robustness` writes `results/robustness.csv` (one row per problem), `results/robustness.md`
+`python -m benchmarks robustness` writes `results/robustness.csv` (one row per problem and method), `results/robustness.md`
 (one row per family) and `results/robustness.png` (a performance profile in evaluations of F beside other methods).
 """
 
 from __future__ import annotations
 
 import csv
+import inspect
+import itertools
 import time
 from collections import defaultdict
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+import jax
+import jax.flatten_util
+import jax.numpy as jnp
 import numpy as np
 
 import viceversa as vv
-from benchmarks import corpus
+from benchmarks import corpus, judge
 
 TOL = 1e-8
-N_SEEDS = 16
-N_SEEDS_OTHERS = (
-    2  # the other methods are run on the first seeds only: they take the full limit where they fail
-)
+# Judged at the planted θ* and in the judge's units, a point that is solved to 1e-8 in its own may be a little worse.
+JUDGED_TOL = 100 * TOL
+N_SEEDS_OTHERS = 2  # the adaptive methods are run on the first seeds only; extragradient on all
 LIMIT_OTHERS = 10_000
+_GALLERY_VARIANTS = {"harker": {"cap": 12.0}, "braess": {"bridge": False}, "internet_switching": {"bounded_first_user": True}}  # fmt: skip
 
 
-# -- the judge: KKT residuals in plain NumPy -----------------------------------------------------
-def _force(op: corpus.PlantedOperator, x: np.ndarray, theta: np.ndarray) -> np.ndarray:
-    skew = sum(theta[i] * op.K[i] @ x for i in range(op.K.shape[0]))
-    return (
-        op.M @ x
-        + skew
-        + op.exponential * np.exp(x)
-        + op.softplus * np.log1p(np.exp(x))
-        + op.q1 @ theta
-        + op.q0
+class Case(NamedTuple):
+    """A problem, its truth, and how an answer is judged."""
+
+    family: str
+    seed: int
+    problem: Any
+    truth: tuple[np.ndarray, np.ndarray, Any]  # x*, λ*, θ*
+    theta0: Any
+    judge: Any  # (x, multiplier, theta) → Verdict
+
+
+# -- what is solved ------------------------------------------------------------------------------
+def generated(n_seeds: int) -> Iterator[Case]:
+    """The corpus, family by family."""
+    yield from (generated_case(planted) for planted in corpus.problems(n_seeds))
+
+
+def generated_case(planted: corpus.Planted) -> Case:
+    """A problem of the corpus, judged by what was planted."""
+    truth = (planted.x_true, planted.multiplier_true, planted.theta_true)
+
+    def verdict(x: np.ndarray, multiplier: np.ndarray, theta: np.ndarray) -> judge.Verdict:
+        return judge.judge(planted, x, multiplier, theta)
+
+    return Case(planted.family.name, planted.seed, planted.problem, truth, planted.theta0, verdict)
+
+
+def gallery() -> Iterator[Case]:
+    """Every known-answer problem of the gallery."""
+    yield from (
+        gallery_case(entry.name, seed, entry.function(**options))
+        for entry, seed, options in gallery_options()
     )
 
 
-def _constraints(f: Any, x: np.ndarray, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Values and Jacobian of the corpus's constraints, from their formulas."""
-    if f is None:
-        return np.zeros(0), np.zeros((0, x.size))
-    if isinstance(f, corpus.QuadraticConstraints):
-        linear = f.c + np.einsum("jnm,m->jn", f.C, theta)
-        Bx = np.einsum("jrn,n->jr", f.B, x)
-        values = 0.5 * (Bx**2).sum(1) + linear @ x - f.d
-        return values, np.einsum("jr,jrn->jn", Bx, f.B) + linear
-    inner = np.einsum("jrn,n->jr", f.B, x) + np.einsum("jrm,m->jr", f.C, theta)
-    if isinstance(f, corpus.NormConstraints):
-        root = np.sqrt(1.0 + (inner**2).sum(1))
-        return root - f.d, np.einsum("jr,jrn->jn", inner / root[:, None], f.B)
-    peak = inner.max(1, keepdims=True)
-    weights = np.exp(inner - peak)
-    total = weights.sum(1, keepdims=True)
-    return (np.log(total) + peak)[:, 0] - f.d, np.einsum("jr,jrn->jn", weights / total, f.B)
+def gallery_options() -> Iterator[tuple[vv.gallery.Entry, int, dict[str, Any]]]:
+    """Each entry with its number and options: θ known and learned where both exist, and its variants."""
+    for entry in vv.gallery.instances():
+        learned = "misspecified" in inspect.signature(entry.function).parameters
+        variants = [{}, _GALLERY_VARIANTS[entry.name]] if entry.name in _GALLERY_VARIANTS else [{}]
+        options = [{**v, "misspecified": m} for v in variants for m in (False, True)] if learned else variants
+        yield from ((entry, seed, option) for seed, option in enumerate(options))
 
 
-def _project(X: Any, v: np.ndarray) -> np.ndarray:
-    """Projections by bisection and formulas of their own."""
-    if isinstance(X, vv.Box):
-        return np.minimum(np.maximum(v, X.lower), X.upper)
-    if isinstance(X, vv.Free):
-        return v
-    if isinstance(X, vv.Ball):
-        d = v - X.center
-        return X.center + d * min(1.0, float(X.radius) / max(float(np.linalg.norm(d)), 1e-300))
-    if isinstance(X, vv.Simplex):
-        low, high = v.min() - float(X.total), v.max()
-        for _ in range(200):
-            middle = 0.5 * (low + high)
-            low, high = (middle, high) if np.maximum(v - middle, 0).sum() > X.total else (low, middle)
-        return np.maximum(v - high, 0.0)
-    sizes = [int(np.prod(block.shape)) for block in X.blocks]
-    parts = np.split(v, np.cumsum(sizes)[:-1])
-    return np.concatenate([_project(block, part) for block, part in zip(X.blocks, parts, strict=True)])
+def gallery_case(name: str, seed: int, instance: vv.gallery.Instance) -> Case:
+    """A gallery problem, judged by its published answer: x, or its aggregates where x is not unique."""
+    multiplier = instance.multiplier_true
+    multiplier = np.zeros(instance.problem.n_constraints) if multiplier is None else multiplier
+
+    def verdict(x: np.ndarray, _: np.ndarray, theta: Any) -> judge.Verdict:
+        error = judge.published_error(instance, x) if np.isfinite(x).all() else np.inf
+        at_theta = judge.relative_error(_flat(theta), _flat(instance.theta_true))
+        return judge.Verdict(error, 0.0, error, np.inf, at_theta)
+
+    truth = (instance.x_true, multiplier, instance.theta_true)
+    return Case(f"gallery: {name}", seed, instance.problem, truth, instance.theta0, verdict)
 
 
-def judged_residual(planted: corpus.Planted, x: np.ndarray, multiplier: np.ndarray) -> float:
-    """The largest KKT violation at the planted θ*, in units of the planted forces and constraint variation."""
-    problem, theta = planted.problem, planted.theta_true
-    values, jacobian = _constraints(problem.constraints, x, theta)
-    F = _force(problem.operator, x, theta)
-    force_unit = max(np.abs(F).max(), np.abs(jacobian.T @ multiplier).max(initial=0.0))
-    size = max(float(np.abs(x).max()), 1.0)
-    step = size / force_unit
-    moved = np.abs(x - _project(problem.set, x - step * (F + jacobian.T @ multiplier))).max() / size
-    unit = np.maximum(np.abs(jacobian).sum(1) * size, 1e-300)
-    violated = (np.maximum(values, 0.0) / unit).max(initial=0.0)
-    slack = (multiplier * np.abs(values)).max(initial=0.0) / (force_unit * size)
-    return float(max(moved, violated, slack, -multiplier.min(initial=0.0)))
+def _flat(tree: Any) -> np.ndarray:
+    return np.concatenate([np.ravel(np.asarray(leaf, float)) for leaf in jax.tree.leaves(tree)])
 
 
 # -- the runs ------------------------------------------------------------------------------------
 def run(output: Path, quick: bool = False) -> None:
     """Run, judge, write and print."""
-    n_seeds = 1 if quick else N_SEEDS
-    rows = []
-    for family in corpus.FAMILIES:
-        began = time.perf_counter()
-        for seed in range(n_seeds):
-            rows.append(_default_row(corpus.plant(family, seed)))
-        mine = [row for row in rows if row["family"] == family.name]
-        solved = sum(row["status"] == "solved" for row in mine)
-        worst = max(row["judged"] for row in mine)
-        print(
-            f"{family.name:<36}{solved:>3}/{len(mine)} solved, worst judged residual {worst:.1e}, "
-            f"{time.perf_counter() - began:.1f} s",
-            flush=True,
-        )
-    others = [row for family in corpus.FAMILIES for row in _other_rows(family, min(n_seeds, N_SEEDS_OTHERS))]
+    n_seeds = 1 if quick else corpus.N_SEEDS
+    rows: list[dict[str, Any]] = []
+    for cases in _by_family(itertools.chain(generated(n_seeds), gallery())):
+        began, mine = time.process_time(), []
+        for case in cases:
+            mine.append(_row("default", case, vv.solve(case.problem, theta0=case.theta0, tol=TOL)))
+            for name, method in others(case) if not quick else []:
+                if name == "extragradient" or case.seed < N_SEEDS_OTHERS:
+                    solution = vv.solve(
+                        case.problem, method, theta0=case.theta0, tol=TOL, max_iter=LIMIT_OTHERS
+                    )
+                    mine.append(_row(name, case, solution))
+        rows += mine
+        print(f"{_progress(cases[0].family, mine)}, {time.process_time() - began:.1f} s", flush=True)
     output.mkdir(parents=True, exist_ok=True)
-    _write_csv(output, rows + others)
-    _write_summary(output, rows, others)
-    _write_profile(output, rows, others)
+    _write_csv(output, rows)
+    text = summary(rows)
+    (output / "robustness.md").write_text(text)
+    print(text)
+    if not quick:
+        _write_profile(output, rows)
 
 
-def _default_row(planted: corpus.Planted) -> dict[str, Any]:
-    began = time.perf_counter()
-    solution = vv.solve(planted.problem, theta0=planted.theta0, tol=TOL)
-    return _row("default", planted, solution, time.perf_counter() - began)
+def _by_family(cases: Iterator[Case]) -> Iterator[list[Case]]:
+    for _, mine in itertools.groupby(cases, key=lambda case: case.family):
+        yield list(mine)
 
 
-def _other_rows(family: corpus.Family, n_seeds: int) -> list[dict[str, Any]]:
-    rows = []
-    for seed in range(n_seeds):
-        planted = corpus.plant(family, seed)
-        for name, method in _others(planted):
-            began = time.perf_counter()
-            solution = vv.solve(
-                planted.problem, method, theta0=planted.theta0, tol=TOL, max_iter=LIMIT_OTHERS
-            )
-            rows.append(_row(name, planted, solution, time.perf_counter() - began))
-    return rows
-
-
-def _others(planted: corpus.Planted) -> list[tuple[str, Any]]:
-    """Methods to compare with: the two without constants, and extragradient with the step its theory allows."""
-    problem, theta, x = planted.problem, planted.theta_true, planted.x_true
-    n, J = x.size, problem.n_constraints
-    eps = 1e-6
-    H = np.stack(
-        [
-            (_lagrangian_force(planted, x + eps * e) - _lagrangian_force(planted, x - eps * e)) / (2 * eps)
-            for e in np.eye(n)
-        ]
+def _progress(family: str, rows: list[dict[str, Any]]) -> str:
+    default, first = _of(rows, "default"), _of(rows, "extragradient")
+    wrong = sum(row["wrong"] for row in default)
+    return (
+        f"{family:<36}{_n_solved(default):>3}/{len(default)} solved, {wrong} wrong, worst residual "
+        f"{max(row['residual'] for row in default):.1e}, extragradient {_n_solved(first)}/{len(first)}"
     )
-    jacobian = _constraints(problem.constraints, x, theta)[1]
-    K = np.block([[H.T, jacobian.T], [-jacobian, np.zeros((J, J))]])
-    lipschitz = np.linalg.norm(K, 2)
+
+
+def others(case: Case) -> list[tuple[str, Any]]:
+    """Methods to compare with: the two without constants, and extragradient with the step its theory allows."""
     return [
-        ("extragradient", vv.ExtragradientLagrangian(step_size=0.5 / lipschitz)),
+        ("extragradient", vv.ExtragradientLagrangian(step_size=0.5 / lipschitz(case))),
         ("adaptive Algorithm 1", vv.AdaptiveAugmentedLagrangian()),
         ("adaptive golden ratio", vv.AdaptiveGoldenRatio()),
     ]
 
 
-def _lagrangian_force(planted: corpus.Planted, x: np.ndarray) -> np.ndarray:
-    problem, theta = planted.problem, planted.theta_true
-    jacobian = _constraints(problem.constraints, x, theta)[1]
-    return _force(problem.operator, x, theta) + jacobian.T @ planted.multiplier_true
+def lipschitz(case: Case) -> float:
+    """The norm of the KKT operator's Jacobian at the answer: what a user with the best information would take for L."""
+    with jax.enable_x64(True):
+        x, lam, theta = jax.tree.map(jnp.asarray, case.truth)
+        F, f, _ = case.problem.at(theta)
+
+        def kkt(joined):
+            at, multiplier = joined[: x.size].reshape(x.shape), joined[x.size :]
+            f_x, pullback = f.vjp(at)
+            return jnp.concatenate([jnp.ravel(F(at) + pullback(multiplier)), -f_x])
+
+        jacobian = jax.jacfwd(kkt)(jnp.concatenate([jnp.ravel(x), lam]))
+        found = float(np.linalg.norm(np.asarray(jacobian), 2))
+    return found if found > 0 else 1.0
 
 
-def _row(method: str, planted: corpus.Planted, solution: vv.Solution, seconds: float) -> dict[str, Any]:
-    finite = np.isfinite(solution.x).all() and np.isfinite(solution.multiplier).all()
+def _row(method: str, case: Case, solution: Any) -> dict[str, Any]:
+    verdict = case.judge(solution.x, solution.multiplier, solution.theta)
     return {
         "method": method,
-        "family": planted.family.name,
-        "seed": planted.seed,
-        "status": str(solution.status),
-        "judged": judged_residual(planted, solution.x, solution.multiplier) if finite else float("inf"),
-        "x_error": float(np.abs(solution.x - planted.x_true).max()) if finite else float("inf"),
-        "theta_error": float(np.abs(solution.theta - planted.theta_true).max()),
+        "family": case.family,
+        "seed": case.seed,
+        "status": solution.status.name,
+        "solved": solution.success,
+        "wrong": solution.success and verdict.is_wrong(JUDGED_TOL),
+        **{name: float(value) for name, value in verdict._asdict().items()},
         "iterations": solution.nit,
         "evaluations": solution.nfev,
-        "seconds": seconds,
     }
 
 
 # -- what is written -----------------------------------------------------------------------------
+def _of(rows: list[dict[str, Any]], method: str) -> list[dict[str, Any]]:
+    return [row for row in rows if row["method"] == method]
+
+
+def _n_solved(rows: list[dict[str, Any]]) -> int:
+    return sum(row["solved"] for row in rows)
+
+
 def _write_csv(output: Path, rows: list[dict[str, Any]]) -> None:
     with open(output / "robustness.csv", "w", newline="") as file:
         writer = csv.DictWriter(file, fieldnames=list(rows[0]))
@@ -187,47 +190,69 @@ def _write_csv(output: Path, rows: list[dict[str, Any]]) -> None:
             writer.writerow({k: f"{v:.3e}" if isinstance(v, float) else v for k, v in row.items()})
 
 
-def _write_summary(output: Path, rows: list[dict[str, Any]], others: list[dict[str, Any]]) -> None:
-    solved = [row for row in rows if row["status"] == "solved"]
-    wrong = [row for row in solved if row["judged"] > 100 * TOL]
-    first = [row for row in others if row["method"] == "extragradient"]
-    unsolved = sum(row["status"] != "solved" for row in first)
+def summary(rows: list[dict[str, Any]]) -> str:
+    """The table of families with the totals above it."""
+    default, first = _of(rows, "default"), _of(rows, "extragradient")
+    n_gallery = sum(row["family"].startswith("gallery") for row in default)
+    n_solved, n_wrong = _n_solved(default), sum(row["wrong"] for row in default)
     lines = [
         "# Robustness corpus",
         "",
-        f"{len(rows)} problems, defaults, tol {TOL:g}: **{len(solved)} solved ({100 * len(solved) / len(rows):.1f}%)**, "
-        f"**{len(wrong)} wrongly reported as solved** (judged by an independent NumPy residual above {100 * TOL:g}).",
-        f"Extragradient with the step 1/(2L) does not solve {unsolved} of {len(first)} in {LIMIT_OTHERS} iterations.",
+        f"{len(default)} problems ({len(default) - n_gallery} generated, {n_gallery} of the gallery), defaults, tol {TOL:g}: "
+        f"**{n_solved} solved ({100 * n_solved / len(default):.1f}%)**, **{n_wrong} wrongly reported as solved**.",
         "",
-        "| family | solved | worst judged residual | median iterations | median F evaluations |",
-        "| --- | --- | --- | --- | --- |",
     ]
-    by_family = defaultdict(list)
+    if first:
+        failed = len(first) - _n_solved(first)
+        lines += [
+            f"Extragradient with the step 1/(2L), L at the answer, does not solve **{failed} of {len(first)} "
+            f"({100 * failed / len(first):.0f}%)** in {LIMIT_OTHERS} iterations.",
+            "",
+        ]
+    lines += [
+        "Judged in NumPy against the planted answer, at θ*: KKT residual; ⟨F(x) − F(x*), x − x*⟩, which is zero at every",
+        "solution of a monotone problem; and where F is strongly monotone ‖x − x*‖ in natural units (worst over the seeds,",
+        f"beside what the residuals prove about it). Wrong: any of the relative ones above {JUDGED_TOL:g}, or an error above its bound.",
+        "In the rows of the gallery the residual is the relative distance to the published answer.",
+        "",
+        "| family | solved | residual | disagreement | x error | proved | iterations | F evaluations | extragradient |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- | --- |",
+    ]
+    by_family: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for row in rows:
         by_family[row["family"]].append(row)
-    for family, mine in by_family.items():
-        n_solved = sum(row["status"] == "solved" for row in mine)
-        lines.append(
-            f"| {family} | {n_solved}/{len(mine)} | {max(row['judged'] for row in mine):.1e} "
-            f"| {int(np.median([row['iterations'] for row in mine]))} "
-            f"| {int(np.median([row['evaluations'] for row in mine]))} |"
-        )
-    text = "\n".join(lines) + "\n"
-    (output / "robustness.md").write_text(text)
-    print(text)
+    lines += [_family_line(family, mine) for family, mine in by_family.items()]
+    return "\n".join(lines) + "\n"
 
 
-def _write_profile(output: Path, rows: list[dict[str, Any]], others: list[dict[str, Any]]) -> None:
+def _family_line(family: str, rows: list[dict[str, Any]]) -> str:
+    default, first = _of(rows, "default"), _of(rows, "extragradient")
+
+    def worst(name: str) -> str:
+        values = [row[name] for row in default]
+        return f"{max(values):.1e}" if np.isfinite(values).all() else "–"
+
+    cells = [
+        family,
+        f"{_n_solved(default)}/{len(default)}",
+        *(worst(name) for name in ("residual", "disagreement", "x_error", "x_bound")),
+        *(f"{np.median([row[name] for row in default]):.0f}" for name in ("iterations", "evaluations")),
+        f"{_n_solved(first)}/{len(first)}" if first else "–",
+    ]
+    return f"| {' | '.join(cells)} |"
+
+
+def _write_profile(output: Path, rows: list[dict[str, Any]]) -> None:
     """Dolan and Moré's profile: the share of problems a method solves within τ times the fewest evaluations."""
     import matplotlib
 
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    wanted = {(row["family"], row["seed"]) for row in others}
+    wanted = {(row["family"], row["seed"]) for row in rows if row["seed"] < N_SEEDS_OTHERS}
     table: dict[str, dict[Any, float]] = defaultdict(dict)
-    for row in [r for r in rows if (r["family"], r["seed"]) in wanted] + others:
-        cost = row["evaluations"] if row["status"] == "solved" else np.inf
+    for row in rows:
+        cost = max(row["evaluations"], 1) if row["solved"] else np.inf
         table[row["method"]][row["family"], row["seed"]] = cost
     best = {key: min(costs[key] for costs in table.values()) for key in wanted}
     taus = np.geomspace(1, 1000, 300)
