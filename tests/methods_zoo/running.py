@@ -38,6 +38,28 @@ def run(problem, method, n, x0, theta0, lam0=None, seed=0):
     return joined, final
 
 
+@eqx.filter_jit
+def _many(problem, scheme, x0, theta0, keys, n: int):
+    def one(key):
+        state = scheme.init(problem, x0, theta0, jax.numpy.zeros(problem.n_constraints), key)
+
+        def step(state, _):
+            state, _ = scheme.step(problem, state)
+            return state, scheme.output(state)
+
+        return jax.lax.scan(step, state, None, length=n)[1]
+
+    return jax.vmap(one)(keys)
+
+
+def many_seeds(problem, method, n, x0, theta0, n_seeds=64):
+    """Points of k = 1..n of runs with different seeds, shape (n_seeds, n, ...)."""
+    with precision.double():
+        keys = jax.random.split(jax.random.key(7), n_seeds)
+        starts = jax.numpy.asarray(np.asarray(x0, float)), jax.numpy.asarray(np.asarray(theta0, float))
+        return jax.tree.map(np.asarray, _many(problem, as_scheme(method), *starts, keys, n))
+
+
 def count_oracles(method, n, problem=None):
     """((F, f, pullback) counted while `n` steps run on the host, their declared counts)."""
     calls = {"F": 0, "f": 0, "pullback": 0}

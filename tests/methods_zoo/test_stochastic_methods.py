@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import equinox as eqx
 import jax
 import numpy as np
 import pytest
@@ -10,9 +9,8 @@ import pytest
 import viceversa as vv
 from methods_zoo import small_problems as P
 from methods_zoo import twins
-from methods_zoo.running import run
+from methods_zoo.running import many_seeds, run
 from viceversa import precision
-from viceversa.schemes import as_scheme
 
 RNG = np.random.default_rng(3)
 NOISE = RNG.standard_normal((50, 3))
@@ -100,28 +98,6 @@ def test_a_seed_repeats_a_run_and_another_does_not():
 def test_deterministic_methods_carry_no_key():
     _, state = run(P.nonlinear(), vv.ProjectionMethod(0.1), 1, P.X0, P.THETA0)
     assert state.key is None
-
-
-@eqx.filter_jit
-def _many(problem, scheme, x0, theta0, keys, n: int):
-    def one(key):
-        state = scheme.init(problem, x0, theta0, jax.numpy.zeros(problem.n_constraints), key)
-
-        def step(state, _):
-            state, _ = scheme.step(problem, state)
-            return state, scheme.output(state)
-
-        return jax.lax.scan(step, state, None, length=n)[1]
-
-    return jax.vmap(one)(keys)
-
-
-def many_seeds(problem, method, n, x0, theta0):
-    """Points of 64 runs with different seeds, shape (64, n, ...)."""
-    with precision.double():
-        keys = jax.random.split(jax.random.key(7), 64)
-        starts = jax.numpy.asarray(x0), jax.numpy.asarray(theta0)
-        return jax.tree.map(np.asarray, _many(problem, as_scheme(method), *starts, keys, n))
 
 
 def test_theorem_mean_square_error_of_stochastic_approximation_falls_like_one_over_k():
