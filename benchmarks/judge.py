@@ -1,12 +1,14 @@
-"""The judge of the corpus: plain NumPy that shares no code with the package, at the planted θ*.
+"""The judge of the corpus: plain NumPy that shares no code with the package, against the planted answer.
 
-Four numbers about an answer (x, λ, θ), all relative to the problem's own units:
+Numbers about an answer (x, λ, θ), all relative to the problem's own units:
 
-- `residual`: the largest violation of the KKT conditions at θ*;
+- `residual`: the largest violation of the inequalities behind `solved` (docs/solver.md), from formulas of its own;
+- `theta_error`: the distance to the planted θ*;
+- `true_residual`: the largest KKT violation at θ* instead of θ, relative to the forces at x alone (`solved` also looks at
+  those at the start, which may be thousands of times larger);
 - `disagreement`: ⟨F(x, θ*) − F(x*, θ*), x − x*⟩, which is zero at every solution of a monotone problem, unique or not;
 - `x_error`: the distance to the planted x*, in natural units and only where F is strongly monotone, beside `x_bound`, what
-  the residuals prove about it (see `_distance_bound`). A larger error would convict the residuals themselves;
-- `theta_error`: the distance to the planted θ*.
+  the residuals prove about it (see `_distance_bound`). A larger error would convict the residuals themselves.
 """
 
 from __future__ import annotations
@@ -19,44 +21,70 @@ import viceversa as vv
 from benchmarks import corpus, corpus_functions
 
 _EPS = np.finfo(float).eps
+_ROUNDED = 1.001  # two evaluations of one formula differ by rounding
 
 
 class Verdict(NamedTuple):
     """What the planted answer says about a returned one; NaN where it says nothing (see the module)."""
 
     residual: float
+    theta_error: float
+    true_residual: float
     disagreement: float
     x_error: float
     x_bound: float
-    theta_error: float
 
     def is_wrong(self, tol: float) -> bool:
-        """Whether a point with these numbers may not be called solved."""
-        judged = (self.residual, self.disagreement, self.theta_error)
-        return not all(value <= tol for value in judged) or bool(self.x_error > self.x_bound)
+        """Whether a point with these numbers may not be called solved to `tol`.
+
+        The first two are what `solved` promises. The next two are stricter in their units, so they get a hundred times
+        that; they are here to catch a promise that means nothing.
+        """
+        promised = max(self.residual, self.theta_error) <= _ROUNDED * tol
+        meant = max(self.true_residual, self.disagreement) <= 100.0 * tol
+        return not (promised and meant) or bool(self.x_error > self.x_bound)
 
 
 def judge(planted: corpus.Planted, x: np.ndarray, multiplier: np.ndarray, theta: np.ndarray) -> Verdict:
     """Judge an answer against the planted one."""
-    at_theta = np.abs(theta - planted.theta_true).max() / np.abs(planted.theta_true).max()
-    if not (np.isfinite(x).all() and np.isfinite(multiplier).all()):
-        return Verdict(np.inf, np.inf, np.inf, np.nan, float(at_theta))
-    here, there = Forces(planted, x, multiplier), Forces(planted, planted.x_true, planted.multiplier_true)
+    far = float(np.linalg.norm(theta - planted.theta_true) / np.linalg.norm(planted.theta_true))
+    if not all(np.isfinite(part).all() for part in (x, multiplier, theta)):
+        return Verdict(np.inf, np.inf, np.inf, np.inf, np.inf, np.nan)
+    here = Forces(planted, x, multiplier, planted.theta_true)
+    there = Forces(planted, planted.x_true, planted.multiplier_true, planted.theta_true)
     size = np.maximum(np.abs(planted.x_true), np.abs(x))
     budget = max(np.abs(here.F).max(), np.abs(here.pulled).max(initial=0.0)) * size.sum()
     x_error, x_bound = np.nan, np.nan
     modulus = strong_monotonicity(planted)
     if modulus > 0:
-        unit = planted.problem.operator.x_unit
-        x_error = float(np.linalg.norm((x - planted.x_true) / unit))
+        x_error = float(np.linalg.norm((x - planted.x_true) / planted.problem.operator.x_unit))
         x_bound = _distance_bound(planted, here, modulus)
     return Verdict(
-        residual=here.relative_residual(),
+        residual=promised_residual(planted, Forces(planted, x, multiplier, theta)),
+        theta_error=far,
+        true_residual=here.relative_residual(),
         disagreement=float(abs((here.F - there.F) @ (x - planted.x_true)) / budget),
         x_error=x_error,
         x_bound=x_bound,
-        theta_error=float(at_theta),
     )
+
+
+def promised_residual(planted: corpus.Planted, here: Forces) -> float:
+    """The largest relative part of `solved` other than learning, in the units that docs/solver.md defines."""
+    x, multiplier, X = here.x, here.multiplier, planted.problem.set
+    x0 = project(X, np.zeros(x.size))
+    start = Forces(planted, x0, multiplier, planted.theta0)
+    x_hat = np.minimum(np.maximum(np.abs(x), np.abs(x - x0)), width(X))
+    F_hat = max(np.abs(start.F).max(), np.abs(here.F).max())
+    f_hat = np.maximum(np.abs(start.f), np.abs(here.jacobian) @ x_hat)
+    reach, strongest = x_hat.max(), max(F_hat, np.abs(here.pulled).max(initial=0.0))
+    parts = (
+        np.abs(here.moved(reach / strongest)).max() / reach,
+        (np.maximum(here.f, 0.0) / f_hat).max(initial=0.0),
+        (multiplier * np.abs(here.f)).max(initial=0.0) / (multiplier @ f_hat + F_hat * x_hat.sum()),
+        np.inf if multiplier.min(initial=0.0) < 0 else 0.0,
+    )
+    return float(max(parts))
 
 
 def strong_monotonicity(planted: corpus.Planted) -> float:
@@ -73,10 +101,10 @@ def _scale_of_force(planted: corpus.Planted) -> float:
 
 
 class Forces:
-    """F, f and their Lagrangian at a point and the planted θ*."""
+    """F, f and their Lagrangian at a point."""
 
-    def __init__(self, planted: corpus.Planted, x: np.ndarray, multiplier: np.ndarray):
-        problem, theta = planted.problem, planted.theta_true
+    def __init__(self, planted: corpus.Planted, x: np.ndarray, multiplier: np.ndarray, theta: np.ndarray):
+        problem = planted.problem
         self.set, self.x, self.multiplier = problem.set, x, multiplier
         self.F = force(problem.operator, x, theta)
         self.rounding = 16.0 * _EPS * force_before_cancellation(problem.operator, x, theta)
@@ -164,6 +192,20 @@ def _natural_constraints(f: Any, x: np.ndarray, theta: np.ndarray) -> tuple[np.n
     weights = np.exp(inner - peak)
     total = weights.sum(1, keepdims=True)
     return (np.log(total) + peak)[:, 0] - f.d, np.einsum("jr,jrn->jn", weights / total, f.B)
+
+
+def width(X: Any) -> np.ndarray:
+    """How far each coordinate can move in X."""
+    if isinstance(X, vv.Product):
+        return np.concatenate([width(block) for block in X.blocks])
+    if isinstance(X, vv.Box):
+        return np.asarray(X.upper) - np.asarray(X.lower)
+    sizes = {
+        vv.Free: lambda: np.inf,
+        vv.Ball: lambda: 2.0 * float(X.radius),
+        vv.Simplex: lambda: float(X.total),
+    }
+    return np.full(X.shape, sizes[type(X)]())
 
 
 def project(X: Any, v: np.ndarray) -> np.ndarray:

@@ -102,10 +102,10 @@ def test_the_judge_accepts_the_planted_answer_and_no_other(name):
     assert not judge.judge(planted, x, multiplier, theta).is_wrong(1e-10)
     unit, rng = planted.problem.operator.x_unit, np.random.default_rng(1)
     moved = judge.project(planted.problem.set, x + 1e-3 * unit * rng.normal(size=x.size))
-    assert judge.judge(planted, moved, multiplier, theta).is_wrong(1e-6)
-    assert judge.judge(planted, x, multiplier * 1.001, theta).is_wrong(1e-6)
-    assert judge.judge(planted, x, multiplier, theta * 1.001).is_wrong(1e-6)
-    assert judge.judge(planted, x + np.nan, multiplier, theta).is_wrong(1e-6)
+    assert judge.judge(planted, moved, multiplier, theta).is_wrong(1e-8)
+    assert judge.judge(planted, x, multiplier * 1.001, theta).is_wrong(1e-8)
+    assert judge.judge(planted, x, multiplier, theta * 1.001).is_wrong(1e-8)
+    assert judge.judge(planted, x + np.nan, multiplier, theta).is_wrong(1e-8)
 
 
 @pytest.mark.parametrize("name", KINDS)
@@ -148,7 +148,7 @@ def test_gallery_answers_are_judged_by_what_was_published():
     )  # another plant of the same firm: also an answer
     assert not case.judge(x, instance.multiplier_true, instance.theta_true).is_wrong(1e-10)
     x[0, 0, 0] += 1.0
-    assert case.judge(x, instance.multiplier_true, instance.theta_true).is_wrong(1e-6)
+    assert case.judge(x, instance.multiplier_true, instance.theta_true).is_wrong(1e-8)
 
 
 def test_the_summary_counts_failures_and_wrong_reports():
