@@ -259,7 +259,7 @@ def games(quick: bool) -> list[Row]:
         rows.append(solved.row(title, size, "SciPy best replies (gain)", gain, 1e-6))
         if instance.x_unique:
             far = _far(solved.solution.x, instance.x_true)
-            rows.append(solved.more(title, size, "published answer", far, 1e-6))
+            rows.append(solved.more(title, size, "known answer", far, 1e-6))
     return rows
 
 
