@@ -111,7 +111,9 @@ def run_fused(
     def segment(carry):
         now, rows, ks, n = carry
         ahead = jnp.searchsorted(grid, now.k, side="right")
-        until = jnp.where(n == 0, now.k, grid[jnp.minimum(ahead, n_rows - 1)])  # the first row is the start
+        # The first row is the start. A run that goes on has that row already: it moves before it looks, so that a rescued
+        # point gets its Newton step even if it would pass as it is.
+        until = jnp.where((n == 0) & (now.k == 0), now.k, grid[jnp.minimum(ahead, n_rows - 1)])
         now = advance(problem, scheme, now, until)
         now, row = look(problem, scheme, now, scales, tol, truth, keep_points)
         at = jnp.minimum(n, n_rows - 1)
