@@ -130,7 +130,9 @@ def test_ill_conditioned_problem_is_rescued():
     )
     solution = vv.solve(problem, max_iter=20_000)
     assert solution.status is vv.Status.solved
-    np.testing.assert_allclose(solution.x, x_true, rtol=0, atol=1e-6)
+    np.testing.assert_allclose(solution.x, x_true, rtol=0, atol=1e-8)
+    # A rescued point takes a Newton step before it is looked at: its last digits, and a row of its own in the trace.
+    assert solution.trace.to_frame()["relative"].iloc[-1] <= 1e-8
 
 
 def test_infeasible_problem_ends_with_a_proof():
