@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import os
 from pathlib import Path
 
 BENCHMARKS = {
@@ -36,6 +37,9 @@ def main(arguments: list[str] | None = None) -> None:
     unknown = [name for name in given.names if name not in BENCHMARKS]
     if unknown:
         parser.error(f"there is no benchmark {unknown[0]!r}; there are {', '.join(BENCHMARKS)}")
+    if "apps" in given.names:
+        # Before NumPy loads: on a busy machine the threads of BLAS and of XLA wait for each other.
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     chosen = [name for name in BENCHMARKS if given.list or name not in OPTIONAL]
     for name in given.names or chosen:
         print(f"{name}: {BENCHMARKS[name]}", flush=True)

@@ -36,7 +36,7 @@ _NOTES = """\
 `difference` is the largest difference between the package's x and the one found outside, relative to the largest entry, unless \
 the check names another quantity; `allowed` is what it may be. `seconds` and `CPU seconds` are of the first solve, from the \
 user's arrays to the answer, compilation included (the load of the machine is in the former only); `CPU again` is the second \
-solve of the same problem. A second check of the same answer has no times. Traffic may take 30 s on 24 nodes and 600 s on 400."""
+solve of the same problem. A second check of the same answer has no times. BLAS has one thread (OPENBLAS_NUM_THREADS=1). Traffic may take 30 s on 24 nodes and 600 s on 400."""
 
 
 def run(output: Path, quick: bool = False, names: list[str] | None = None) -> None:
