@@ -19,7 +19,9 @@ from viceversa.sets import Ball, Box, Free, Intersection, NonNegative, Product
 from viceversa.sets.base import ConvexSet
 
 MAX_PRODUCTS_SYMMETRIC = 200  # MINRES keeps seven vectors, so it may take its time
-LEAST_CURVATURE = 1e-4  # local derivatives below this share of 1/γ are taken for zero
+# Local derivatives below this share of a row of the Jacobian are taken for zero; where n coordinates are coupled alike,
+# 1/γ, the norm of the whole, is √n times the norm of a row.
+LEAST_CURVATURE = 1e-3
 SMALL = 5000  # unknowns up to which (x, λ) is joined into one vector for the Krylov method
 MAX_PRODUCTS = 60  # GMRES keeps them all
 
@@ -38,10 +40,11 @@ def local_metric(
 
     Where the local derivative says nothing (a skew operator), `gamma`, the step the first-order method found, is used.
     """
-    if _is_box(problem.set):
+    if is_box(problem.set):
         F, f, _ = problem.at(theta)
         h = local_derivative(lambda at: F(at) + f.vjp(at)[1](lam), x)
-        gamma = jnp.where(h * gamma > LEAST_CURVATURE, safe_divide(1.0, h, 1.0), gamma)
+        least = LEAST_CURVATURE / math.sqrt(max(x.size, 1))
+        gamma = jnp.where(h * gamma > least, safe_divide(1.0, h, 1.0), gamma)
     return Metric(gamma=gamma, rho=safe_divide(1.0, jnp.mean(gamma) * gradient_sq, 1.0))
 
 
@@ -82,10 +85,11 @@ def natural_residual(
     f_x, pullback = f.vjp(x)
     r_x = x - X.project(x - metric.gamma * (F_x + pullback(lam)))
     r_lam = lam - positive_part(lam + metric.rho * f_x)
-    return Residual(F_x, _merit(r_x, r_lam, metric))
+    return Residual(F_x, merit_of(r_x, r_lam, metric))
 
 
-def _merit(r_x: Array, r_lam: Array, metric: Metric) -> Float[Array, ""]:
+def merit_of(r_x: Array, r_lam: Array, metric: Metric) -> Float[Array, ""]:
+    """‖r_x‖²/γ + Σ r_λ²/ρ, an energy."""
     return jnp.sum(r_x * r_x / metric.gamma) + jnp.sum(r_lam * r_lam / metric.rho)
 
 
@@ -102,7 +106,7 @@ def linearise(problem: MisspecifiedVI, x: Array, lam: Array, theta: PyTree, metr
     r_x = x - projected
     r_lam = lam - positive_part(lam + metric.rho * f_x)
     active = lam + metric.rho * f_x > 0
-    return Linearised(G, f_x, r_x, r_lam, active, _merit(r_x, r_lam, metric), product, derivative)
+    return Linearised(G, f_x, r_x, r_lam, active, merit_of(r_x, r_lam, metric), product, derivative)
 
 
 def newton_direction(
@@ -147,10 +151,11 @@ def _solve_on_faces(
         return metric.gamma * u, metric.rho * y
 
     rhs = (rhs[0], flip * rhs[1])
+    rtol = relative_to(here.merit, rhs, metric, rtol)
     if problem.symmetric:
-        found = _minres(matvec, rhs, precondition, rtol)
+        found = minres(matvec, rhs, precondition, rtol)
     else:
-        found = _gmres_in_units(matvec, rhs, metric, metric, rtol, min(MAX_PRODUCTS, _size(problem)))
+        found = gmres_in_units(matvec, rhs, metric, metric, rtol, min(MAX_PRODUCTS, n_unknowns(problem)))
     u, y = found.solution
     return Direction(fixed_x + derivative(u), fixed_lam + jnp.where(active, y, 0.0), found.n_products + 1)
 
@@ -168,14 +173,23 @@ def _solve_in_full(
         return x_part, lam_part
 
     back = Metric(gamma=1.0 / metric.gamma, rho=1.0 / metric.rho)
-    found = _gmres_in_units(
-        matvec, (-here.r_x, -here.r_lam), metric, back, rtol, min(MAX_PRODUCTS, _size(problem))
+    found = gmres_in_units(
+        matvec, (-here.r_x, -here.r_lam), metric, back, rtol, min(MAX_PRODUCTS, n_unknowns(problem))
     )
     dx, dlam = found.solution
     return Direction(dx, dlam, found.n_products)
 
 
-def _minres(matvec: Callable, rhs: PyTree, precondition: Callable, rtol) -> krylov.KrylovResult:
+def relative_to(merit: Array, rhs: PyTree, units: Metric, rtol):
+    """The relative residual at which what the linear system leaves is the share `rtol` of the merit's root.
+
+    Moving coordinates onto their bounds may change the right-hand side by far more than the map's own residual.
+    """
+    size = jnp.sum(units.gamma * rhs[0] ** 2) + jnp.sum(units.rho * rhs[1] ** 2)
+    return rtol * jnp.minimum(1.0, jnp.sqrt(safe_divide(merit, size, 1.0)))
+
+
+def minres(matvec: Callable, rhs: PyTree, precondition: Callable, rtol) -> krylov.KrylovResult:
     """MINRES, on one vector where x is small: a product then costs less than the operations on its two parts."""
     if rhs[0].size > SMALL:
         return krylov.minres(matvec, rhs, precondition, rtol, MAX_PRODUCTS_SYMMETRIC)
@@ -189,7 +203,7 @@ def _minres(matvec: Callable, rhs: PyTree, precondition: Callable, rtol) -> kryl
     return krylov.KrylovResult(split(found.solution), found.n_products)
 
 
-def _gmres_in_units(
+def gmres_in_units(
     matvec: Callable, rhs: PyTree, unknowns: Metric, equations: Metric, rtol, max_products: int
 ) -> krylov.KrylovResult:
     """GMRES on the system with unknowns and equations multiplied by the roots of their metrics, so that its norm has
@@ -208,7 +222,7 @@ def _gmres_in_units(
     return krylov.KrylovResult(scaled(found.solution, unknowns), found.n_products)
 
 
-def _is_box(X: ConvexSet) -> bool:
+def is_box(X: ConvexSet) -> bool:
     """Whether X is a product of intervals, so that each coordinate may have a scale of its own."""
     return isinstance(X, (Box, NonNegative, Free))
 
@@ -223,6 +237,6 @@ def _has_flat_faces(X: ConvexSet) -> bool:
     return not (isinstance(X, Ball) or (isinstance(X, Intersection) and X.ball is not None))
 
 
-def _size(problem: MisspecifiedVI) -> int:
+def n_unknowns(problem: MisspecifiedVI) -> int:
     """The number of unknowns in (x, λ)."""
     return math.prod(problem.shape) + problem.n_constraints

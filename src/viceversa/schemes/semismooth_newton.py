@@ -24,14 +24,23 @@ from viceversa.schemes.coupled_newton import coupled_map
 from viceversa.schemes.interior_point import LARGEST, Lifted, interior_point, lift
 from viceversa.schemes.newton_system import (
     Metric,
+    is_box,
     linearise,
     local_metric,
     natural_residual,
     newton_direction,
 )
 from viceversa.schemes.simultaneous import Simultaneous, SimultaneousState
+from viceversa.schemes.smoothed_newton import (
+    less_smoothing,
+    may_leave_the_set,
+    smoothed_direction,
+    smoothed_map,
+    smoothed_residual,
+)
 
 _FIRST_BATCH = 20  # first-order iterations before Newton is tried
+_FIRST_BATCH_BOX = 5  # the same where X is a box: smoothing needs no good guess of the active bounds
 _LONGEST_BATCH = 5000
 _MAX_HALVINGS = 5
 _ARMIJO = 0.1  # a step t must reduce the merit by the factor 1 − 0.1·t
@@ -47,6 +56,17 @@ NO_DERIVATIVES = (
 FIRST_ORDER, NEWTON, NEWTON_REFUSED, INTERIOR_POINT = 0, 1, 2, 3  # what the last step was
 
 
+class NewtonPoint(NamedTuple):
+    """Where Newton's method goes on from and with how much smoothing (∞: to be chosen); only for boxes.
+
+    Its x may lie outside X; the first-order state holds the projection of it.
+    """
+
+    x: Float[Array, "..."]
+    lam: Float[Array, " J"]
+    mu: Float[Array, ""]
+
+
 class NewtonState(eqx.Module):
     """The first-order state, how many of its iterations are left before Newton is tried, and Newton's record."""
 
@@ -54,6 +74,7 @@ class NewtonState(eqx.Module):
     n_left: Int[Array, ""]
     batch: Int[Array, ""]
     merit_start: Float[Array, ""]
+    newton: NewtonPoint | None
     pause: Bool[Array, ""]
     n_newton: Int[Array, ""]
     n_failed: Int[Array, ""]
@@ -95,11 +116,13 @@ class SemismoothNewton(Scheme):
         first = self.first.init(problem, x0, learner.theta, lam0, key)
         first = eqx.tree_at(lambda s: s.learner, first, learner)
         none = jnp.asarray(0)
+        batch = jnp.asarray(_FIRST_BATCH_BOX if _smooths(problem) else _FIRST_BATCH)
         return NewtonState(
             first=first,
-            n_left=jnp.asarray(_FIRST_BATCH),
-            batch=jnp.asarray(_FIRST_BATCH),
+            n_left=batch,
+            batch=batch,
             merit_start=jnp.asarray(jnp.inf),
+            newton=_restarted(problem, first),
             pause=jnp.asarray(False),
             n_newton=none,
             n_failed=none,
@@ -175,14 +198,23 @@ class SemismoothNewton(Scheme):
         first, info = self.first.step(problem, state.first)
         n_left = state.n_left - 1
         moved = eqx.tree_at(
-            lambda s: (s.first, s.n_left, s.pause, s.n_first, s.phase),
+            lambda s: (s.first, s.newton, s.n_left, s.pause, s.n_first, s.phase),
             state,
-            (first, n_left, n_left == 0, state.n_first + 1, jnp.asarray(FIRST_ORDER)),
+            (
+                first,
+                _restarted(problem, first),
+                n_left,
+                n_left == 0,
+                state.n_first + 1,
+                jnp.asarray(FIRST_ORDER),
+            ),
+            is_leaf=lambda leaf: leaf is None,
         )
         return moved, info
 
     def _newton(self, problem: MisspecifiedVI, state: NewtonState) -> tuple[NewtonState, Info]:
-        stride = self._coupled if problem.learning.depends_on_x else self._triangular
+        stride = self._smoothed if _smooths(problem) else self._triangular
+        stride = self._coupled if problem.learning.depends_on_x else stride
         trial = stride(problem, state)
         helped, old = trial.helped, state.first.method
         x, lam = jnp.where(helped, trial.x, old.x), jnp.where(helped, trial.lam, old.lam)
@@ -190,11 +222,15 @@ class SemismoothNewton(Scheme):
         method = eqx.tree_at(lambda m: (m.x, m.lam, m.F_prev, m.moved), old, (x, lam, F_x, jnp.asarray(True)))
         batch = jnp.where(helped, state.batch, jnp.minimum(2 * state.batch, _LONGEST_BATCH))
         taken = jnp.where(state.phase == INTERIOR_POINT, INTERIOR_POINT, NEWTON)
+        first = eqx.tree_at(lambda s: (s.method, s.learner), state.first, (method, trial.learner))
         moved = NewtonState(
-            first=eqx.tree_at(lambda s: (s.method, s.learner), state.first, (method, trial.learner)),
+            first=first,
             n_left=jnp.where(helped, 0, batch),
             batch=batch,
             merit_start=trial.merit_start,
+            newton=jax.tree.map(
+                lambda new, old: jnp.where(helped, new, old), trial.newton, _restarted(problem, first)
+            ),
             pause=jnp.asarray(True),
             n_newton=state.n_newton + 1,
             n_failed=state.n_failed + jnp.where(helped, 0, 1),
@@ -232,6 +268,36 @@ class SemismoothNewton(Scheme):
             point, here.merit, (method.x, method.lam, theta, method.F_prev, here.merit)
         )
         return _Trial(x, lam, learner, F_x, t, helped, merit_start, direction.n_products, metric)
+
+    def _smoothed(self, problem: MisspecifiedVI, state: NewtonState) -> _Trial:
+        """As `_triangular`, on the smoothed map of a box, with iterates that may lie outside it where F allows that."""
+        learner = self._learn(problem, state.first.learner)
+        theta = learner.theta
+        assert state.newton is not None
+        method, (x, lam, mu) = state.first.method, state.newton
+        metric = local_metric(problem, x, lam, theta, method.gamma, method.gradient_sq)
+        here = smoothed_map(problem, x, lam, theta, metric, mu)
+        merit_start = jnp.where(jnp.isfinite(state.merit_start), state.merit_start, here.merit)
+        closeness = jnp.sqrt(jnp.minimum(1.0, here.merit / merit_start))
+        direction = smoothed_direction(
+            problem, here, rtol=_FORCING * closeness, regularization=_REGULARIZATION * closeness**1.5
+        )
+        free = may_leave_the_set(problem)
+
+        def point(t) -> tuple[Array, Array, PyTree, Array, Array]:
+            x_t, lam_t = x + t * direction.x, lam + t * direction.lam
+            if not free:
+                x_t, lam_t = problem.set.project(x_t), positive_part(lam_t)
+            found = smoothed_residual(problem, x_t, lam_t, theta, here.metric, here.mu)
+            return x_t, lam_t, theta, found.F, found.merit
+
+        t, (x, lam, _, F_x, merit), helped = _line_search(
+            point, here.merit, (x, lam, theta, method.F_prev, here.merit)
+        )
+        newton = NewtonPoint(x, lam, less_smoothing(here.mu, t, here.merit, merit))
+        x, lam = problem.set.project(x), positive_part(lam)
+        F_x = problem.at(theta).F(x) if free else F_x
+        return _Trial(x, lam, learner, F_x, t, helped, merit_start, direction.n_products, here.metric, newton)
 
     def _coupled(self, problem: MisspecifiedVI, state: NewtonState) -> _Trial:
         """(x, λ, θ) in one system: H depends on x, so no block comes first."""
@@ -276,6 +342,16 @@ class _Trial(NamedTuple):
     merit_start: Float[Array, ""]
     n_products: Int[Array, ""]
     metric: Metric
+    newton: NewtonPoint | None = None
+
+
+def _smooths(problem: MisspecifiedVI) -> bool:
+    return is_box(problem.set) and not problem.runs_on_host and not problem.learning.depends_on_x
+
+
+def _restarted(problem: MisspecifiedVI, first: SimultaneousState) -> NewtonPoint | None:
+    """Newton from the first-order point, smoothing to be chosen anew."""
+    return NewtonPoint(first.method.x, first.method.lam, jnp.asarray(jnp.inf)) if _smooths(problem) else None
 
 
 def _line_search(point: Callable, merit_here: Array, start: tuple) -> tuple[Array, tuple, Array]:
@@ -311,9 +387,10 @@ def _rescue(
     first = eqx.tree_at(lambda s: (s.method, s.learner), state.first, (method, learner))
     counted = state.n_products + 3 * found.n_steps * math.prod(problem.shape)
     return eqx.tree_at(
-        lambda s: (s.first, s.n_left, s.n_products, s.phase),
+        lambda s: (s.first, s.newton, s.n_left, s.n_products, s.phase),
         state,
-        (first, jnp.asarray(0), counted, jnp.asarray(INTERIOR_POINT)),
+        (first, _restarted(problem, first), jnp.asarray(0), counted, jnp.asarray(INTERIOR_POINT)),
+        is_leaf=lambda leaf: leaf is None,
     )
 
 

@@ -1,0 +1,106 @@
+"""The smoothed natural map of a box: its formulas, its Newton step against a dense twin, and what it is for."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import viceversa as vv
+from viceversa.precision import double
+from viceversa.schemes.newton_system import Metric
+from viceversa.schemes.smoothed_newton import (
+    may_leave_the_set,
+    smoothed_direction,
+    smoothed_map,
+    smoothed_projection,
+)
+
+LOW, HIGH = np.array([0.0, -1.0, -np.inf, 0.5, -np.inf]), np.array([1.0, np.inf, 2.0, 0.5, np.inf])
+
+
+def plain_smoothing(low: float, high: float, v: float, m: float) -> float:
+    """The rounded corner, written for one number."""
+    p = v
+    if np.isfinite(low):
+        p += (np.sqrt((v - low) ** 2 + 4 * m * m) - (v - low)) / 2
+    if np.isfinite(high):
+        p -= (np.sqrt((high - v) ** 2 + 4 * m * m) - (high - v)) / 2
+    return p
+
+
+@pytest.mark.parametrize("m", [0.0, 1e-3, 0.7])
+def test_smoothed_projection_is_the_formula_and_its_slope(m):
+    rng = np.random.default_rng(0)
+    with double():
+        X = vv.Box(LOW, HIGH)
+        for _ in range(20):
+            v = rng.normal(scale=2.0, size=5)
+            found = smoothed_projection(X, jnp.asarray(v), m)
+            expected = [plain_smoothing(low, high, at, m) for low, high, at in zip(LOW, HIGH, v, strict=True)]
+            np.testing.assert_allclose(found.value, expected, atol=1e-14)
+            step = 1e-6
+            after = smoothed_projection(X, jnp.asarray(v + step), m).value
+            before = smoothed_projection(X, jnp.asarray(v - step), m).value
+            np.testing.assert_allclose(found.slope, (after - before) / (2 * step), atol=1e-5)
+            if m == 0.0:
+                np.testing.assert_allclose(found.value, X.project(jnp.asarray(v)), rtol=0, atol=1e-15)
+
+
+@pytest.mark.parametrize("symmetric", [True, False])
+def test_newton_step_solves_the_dense_system(symmetric):
+    rng = np.random.default_rng(3)
+    n, J, mu = 7, 2, 0.3
+    A = rng.normal(size=(n, n))
+    M = A @ A.T / n + np.eye(n) + (0.0 if symmetric else 1.0) * (A - A.T)
+    q, B = rng.normal(size=n), rng.normal(size=(J, n))
+    problem = vv.MisspecifiedVI(
+        lambda x, t: M @ x + q,
+        vv.Box(-np.ones(n), np.ones(n)),
+        lambda x, t: B @ x + 0.5 * (x * x).sum() - 1.0,
+        vv.Known(1.0),
+        symmetric=symmetric,
+    )
+    x, lam = rng.normal(size=n), rng.uniform(0.1, 1.0, J)
+
+    with double():
+        metric = Metric(jnp.asarray(rng.uniform(0.2, 2.0, n)), jnp.asarray(rng.uniform(0.2, 2.0, J)))
+        here = smoothed_map(problem, jnp.asarray(x), jnp.asarray(lam), jnp.asarray(1.0), metric, mu)
+        step = smoothed_direction(problem, here, rtol=1e-13, regularization=0.0)
+        gamma, rho = np.asarray(here.metric.gamma), np.asarray(here.metric.rho)
+
+        def corner(w, m):
+            return (jnp.sqrt(w * w + 4 * m * m) - w) / 2
+
+        def residual(z):
+            at, multiplier = z[:n], z[n:]
+            f = B @ at + 0.5 * jnp.sum(at * at) - 1.0
+            v = at - gamma * (M @ at + q + (B.T + at[:, None]) @ multiplier)
+            w = multiplier + rho * f
+            p = v + corner(v + 1.0, mu * jnp.sqrt(gamma)) - corner(1.0 - v, mu * jnp.sqrt(gamma))
+            return jnp.concatenate([at - p, multiplier - w - corner(w, mu * jnp.sqrt(rho))])
+
+        z = jnp.concatenate([x, lam])
+        dense = jnp.linalg.solve(jax.jacfwd(residual)(z), -residual(z))
+    np.testing.assert_allclose(np.concatenate([step.x, step.lam]), dense, rtol=0, atol=1e-9)
+
+
+def test_only_what_means_the_same_outside_the_set_may_leave_it():
+    box = vv.Box([0.0], [1.0])
+    cases = {
+        "affine": (lambda x, t: t * x - 1.0, lambda x, t: x * x - 1.0, True),
+        "exponential": (lambda x, t: jnp.exp(x), None, False),
+        "logarithmic constraint": (lambda x, t: x, lambda x, t: -jnp.log(1.0 + x), False),
+    }
+    for F, f, expected in cases.values():
+        assert may_leave_the_set(vv.MisspecifiedVI(F, box, f, vv.Known(2.0))) is expected
+
+
+def test_thousands_of_coupled_firms_need_no_more_steps_than_fifty():
+    """Every firm's cost depends on the total: guessing active bounds one Newton step at a time goes to and fro."""
+    few, many = (vv.solve(vv.gallery.cournot(n_firms, 2, 0).problem) for n_firms in (50, 5000))
+    assert few.success
+    assert many.success
+    assert many.nit <= few.nit + 10
+    assert int(many.state.n_failed) == 0
