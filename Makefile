@@ -65,15 +65,17 @@ bench-apps:
 	$(environment) requirements.lock
 	@$(BIN)/python -m benchmarks apps
 
+# The peers bring their own pins, so they live apart from .venv.
+PEERS := .venv-peers
 bench-peers:
-	$(environment) requirements.lock requirements-bench.lock
-	@echo "Installing the peers into .venv ..."
-	@$(BIN)/python -m pip install -q -e ".[peers]"
-	@$(BIN)/python -m benchmarks peers
+	$(require-python)@test -x $(PEERS)/bin/python || "$(USABLE)" -m venv $(PEERS)
+	@echo "Installing the peers into $(PEERS) ..."
+	@$(PEERS)/bin/python -m pip install -q --disable-pip-version-check -e ".[peers]"
+	@$(PEERS)/bin/python -m benchmarks peers
 
 lock:
 	$(require-python)@"$(USABLE)" tools/lock.py
 
 clean:
-	rm -rf .venv build dist .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf .venv $(PEERS) build dist .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 	find src tests tools -name __pycache__ -type d -prune -exec rm -rf {} +
