@@ -105,24 +105,37 @@ def _rebuilt(tree: Any, is_array: tuple[bool, ...], fixed: tuple, arrays: list) 
     return jax.tree.unflatten(tree, [next(varying) if use else next(constant) for use in is_array])
 
 
-_flat_forms: dict[int, tuple[weakref.ref, list, _Kept]] = {}
+class _Flat:
+    """The arrays of an immutable value and how to rebuild it.
+
+    A value used once hands its NumPy arrays to the program as they are; one used again has them on the device.
+    """
+
+    def __init__(self, value: Any):
+        leaves, tree = jax.tree.flatten(value)
+        is_array = tuple(isinstance(leaf, (jax.Array, np.ndarray, np.generic)) for leaf in leaves)
+        fixed = tuple(leaf for leaf, use in zip(leaves, is_array, strict=True) if not use)
+        self.arrays = [leaf for leaf, use in zip(leaves, is_array, strict=True) if use]
+        self.kept = _Kept(tree, is_array, fixed)
+        self.on_device = (
+            sum(leaf.nbytes for leaf in self.arrays) > _KEPT_BYTES
+        )  # or too large to be there twice
+
+    def again(self) -> list:
+        """The arrays, for a second and later use."""
+        if not self.on_device:
+            self.arrays, self.on_device = [jnp.asarray(leaf) for leaf in self.arrays], True
+        return self.arrays
+
+
+_flat_forms: dict[int, tuple[weakref.ref, _Flat]] = {}
 
 
 def _flat_form(value: Any) -> tuple[list, _Kept]:
     """The arrays of an immutable value and how to rebuild it, remembered until the value is gone."""
     known = _flat_forms.get(id(value))
     if known is not None and known[0]() is value:
-        return known[1], known[2]
-    leaves, tree = jax.tree.flatten(value)
-    is_array = tuple(isinstance(leaf, (jax.Array, np.ndarray, np.generic)) for leaf in leaves)
-    arrays = [leaf for leaf, use in zip(leaves, is_array, strict=True) if use]
-    if (
-        sum(np.asarray(leaf).nbytes if isinstance(leaf, np.generic) else leaf.nbytes for leaf in arrays)
-        <= _KEPT_BYTES
-    ):
-        arrays = [jnp.asarray(leaf) for leaf in arrays]
-    kept = _Kept(tree, is_array, tuple(leaf for leaf, use in zip(leaves, is_array, strict=True) if not use))
-    identity = id(value)
-    reference = weakref.ref(value, lambda _: _flat_forms.pop(identity, None))
-    _flat_forms[identity] = (reference, arrays, kept)
-    return arrays, kept
+        return known[1].again(), known[1].kept
+    flat, identity = _Flat(value), id(value)
+    _flat_forms[identity] = (weakref.ref(value, lambda _: _flat_forms.pop(identity, None)), flat)
+    return flat.arrays, flat.kept
