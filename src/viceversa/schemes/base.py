@@ -44,6 +44,10 @@ class Scheme(eqx.Module):
         """Whether the driver should look at the point before going on; None: only on its recording grid."""
         return None
 
+    def converging(self, state: Any) -> Array | None:
+        """Whether the next step is likely to be far better than this point, so that a mere `tol` is worth bettering."""
+        return None
+
     def resumed(self, state: Any) -> Any:
         """The state to go on from after the driver has looked."""
         return state

@@ -44,6 +44,7 @@ _FIRST_BATCH_BOX = 5  # the same where X is a box: smoothing needs no good guess
 _LONGEST_BATCH = 5000
 _MAX_HALVINGS = 5
 _ARMIJO = 0.1  # a step t must reduce the merit by the factor 1 − 0.1·t
+_FAST = 1e-2  # of the merit: what a full step leaves when Newton converges superlinearly
 _FORCING = 0.1  # the loosest relative residual of the linear system
 _N_LEARNING_STEPS = 10  # Newton steps on θ before the interior-point method, which works at a fixed θ
 _PATIENCE = 3  # failed Newton steps before a small problem is handed to the interior-point method
@@ -75,6 +76,7 @@ class NewtonState(eqx.Module):
     batch: Int[Array, ""]
     merit_start: Float[Array, ""]
     newton: NewtonPoint | None
+    converging: Bool[Array, ""]
     pause: Bool[Array, ""]
     n_newton: Int[Array, ""]
     n_failed: Int[Array, ""]
@@ -123,6 +125,7 @@ class SemismoothNewton(Scheme):
             batch=batch,
             merit_start=jnp.asarray(jnp.inf),
             newton=_restarted(problem, first),
+            converging=jnp.asarray(False),
             pause=jnp.asarray(False),
             n_newton=none,
             n_failed=none,
@@ -148,6 +151,9 @@ class SemismoothNewton(Scheme):
     def pauses(self, state: NewtonState) -> Array:
         """Whether the driver should look at the point now: after every Newton step and every batch."""
         return state.pause
+
+    def converging(self, state: NewtonState) -> Array:
+        return state.converging
 
     def resumed(self, state: NewtonState) -> NewtonState:
         """The state to go on from after the driver has looked."""
@@ -198,12 +204,13 @@ class SemismoothNewton(Scheme):
         first, info = self.first.step(problem, state.first)
         n_left = state.n_left - 1
         moved = eqx.tree_at(
-            lambda s: (s.first, s.newton, s.n_left, s.pause, s.n_first, s.phase),
+            lambda s: (s.first, s.newton, s.n_left, s.converging, s.pause, s.n_first, s.phase),
             state,
             (
                 first,
                 _restarted(problem, first),
                 n_left,
+                jnp.asarray(False),
                 n_left == 0,
                 state.n_first + 1,
                 jnp.asarray(FIRST_ORDER),
@@ -231,6 +238,7 @@ class SemismoothNewton(Scheme):
             newton=jax.tree.map(
                 lambda new, old: jnp.where(helped, new, old), trial.newton, _restarted(problem, first)
             ),
+            converging=helped & (trial.fast | (state.phase == INTERIOR_POINT)),
             pause=jnp.asarray(True),
             n_newton=state.n_newton + 1,
             n_failed=state.n_failed + jnp.where(helped, 0, 1),
@@ -264,10 +272,10 @@ class SemismoothNewton(Scheme):
             found = natural_residual(problem, x, lam, theta, metric)
             return x, lam, theta, found.F, found.merit
 
-        t, (x, lam, _, F_x, _), helped = _line_search(
+        t, (x, lam, _, F_x, _), helped, fast = _line_search(
             point, here.merit, (method.x, method.lam, theta, method.F_prev, here.merit)
         )
-        return _Trial(x, lam, learner, F_x, t, helped, merit_start, direction.n_products, metric)
+        return _Trial(x, lam, learner, F_x, t, helped, fast, merit_start, direction.n_products, metric)
 
     def _smoothed(self, problem: MisspecifiedVI, state: NewtonState) -> _Trial:
         """As `_triangular`, on the smoothed map of a box, with iterates that may lie outside it where F allows that."""
@@ -291,13 +299,15 @@ class SemismoothNewton(Scheme):
             found = smoothed_residual(problem, x_t, lam_t, theta, here.metric, here.mu)
             return x_t, lam_t, theta, found.F, found.merit
 
-        t, (x, lam, _, F_x, merit), helped = _line_search(
+        t, (x, lam, _, F_x, merit), helped, fast = _line_search(
             point, here.merit, (x, lam, theta, method.F_prev, here.merit)
         )
         newton = NewtonPoint(x, lam, less_smoothing(here.mu, t, here.merit, merit))
         x, lam = problem.set.project(x), positive_part(lam)
         F_x = problem.at(theta).F(x) if free else F_x
-        return _Trial(x, lam, learner, F_x, t, helped, merit_start, direction.n_products, here.metric, newton)
+        return _Trial(
+            x, lam, learner, F_x, t, helped, fast, merit_start, direction.n_products, here.metric, newton
+        )
 
     def _coupled(self, problem: MisspecifiedVI, state: NewtonState) -> _Trial:
         """(x, λ, θ) in one system: H depends on x, so no block comes first."""
@@ -317,12 +327,12 @@ class SemismoothNewton(Scheme):
             theta_t = problem.learning.set.project(tree_add_scaled(theta, t, direction.theta))
             return x_t, lam_t, theta_t, problem.at(theta_t).F(x_t), joint.merit(x_t, lam_t, theta_t)
 
-        t, (x, lam, theta_t, F_x, _), helped = _line_search(
+        t, (x, lam, theta_t, F_x, _), helped, fast = _line_search(
             point, merit_here, (x, lam, theta, method.F_prev, merit_here)
         )
         theta = jax.tree.map(lambda new, old: jnp.where(helped, new, old), theta_t, theta)
         learner = eqx.tree_at(lambda s: (s.theta, s.k), learner, (theta, learner.k + 1))
-        return _Trial(x, lam, learner, F_x, t, helped, state.merit_start, direction.n_products, metric)
+        return _Trial(x, lam, learner, F_x, t, helped, fast, state.merit_start, direction.n_products, metric)
 
     def _learn(self, problem: MisspecifiedVI, learner: Any) -> Any:
         learning = problem.learning
@@ -339,6 +349,7 @@ class _Trial(NamedTuple):
     F: Float[Array, "..."]
     t: Float[Array, ""]
     helped: Bool[Array, ""]
+    fast: Bool[Array, ""]
     merit_start: Float[Array, ""]
     n_products: Int[Array, ""]
     metric: Metric
@@ -354,8 +365,11 @@ def _restarted(problem: MisspecifiedVI, first: SimultaneousState) -> NewtonPoint
     return NewtonPoint(first.method.x, first.method.lam, jnp.asarray(jnp.inf)) if _smooths(problem) else None
 
 
-def _line_search(point: Callable, merit_here: Array, start: tuple) -> tuple[Array, tuple, Array]:
-    """The first of t = 1, ½, ¼, … whose point (the last of its parts is the merit) has a merit low enough."""
+def _line_search(point: Callable, merit_here: Array, start: tuple) -> tuple[Array, tuple, Array, Array]:
+    """The first of t = 1, ½, ¼, … whose point (the last of its parts is the merit) has a merit low enough.
+
+    Also whether it has, and whether the full step was so good that the next one will be better still.
+    """
 
     def enough(t: Array, merit: Array) -> Array:
         return merit <= (1.0 - _ARMIJO * t) * merit_here
@@ -370,7 +384,7 @@ def _line_search(point: Callable, merit_here: Array, start: tuple) -> tuple[Arra
         return (n == 0) | ((n <= _MAX_HALVINGS) & ~enough(t, found[-1]))
 
     t, _, found = jax.lax.while_loop(refused, attempt, (jnp.ones(()), jnp.asarray(0), start))
-    return t, found, enough(t, found[-1])
+    return t, found, enough(t, found[-1]), (t == 1.0) & (found[-1] <= _FAST * merit_here)
 
 
 @eqx.filter_jit
