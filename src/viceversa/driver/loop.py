@@ -21,6 +21,7 @@ from viceversa.schemes.base import Point, Scheme
 
 RUNNING, REACHED, NONFINITE, DIVERGED, STALLED = 0, 1, 2, 3, 4
 _BETTER = 1e-2  # of tol: what one more step of a method that converges fast is taken for
+_ROWS_OF_PAUSES = 64  # room for the rows of a scheme that asks to be looked at between those of the grid
 _DIVERGED = 1e12  # an unbounded iterate this many times larger than where it started
 
 
@@ -105,7 +106,8 @@ def run_fused(
     Returns the rows, the iterations they are of, and how many there are; when a scheme that pauses has filled
     them all, the last one is overwritten.
     """
-    n_rows = grid.shape[0]
+    n_grid = grid.shape[0]
+    n_rows = n_grid if scheme.pauses(progress.scheme) is None else max(n_grid, _ROWS_OF_PAUSES)
     empty = jax.eval_shape(lambda p: look(problem, scheme, p, scales, tol, truth, keep_points)[1], progress)
     table = _Table(empty)
     rows = table.empty(n_rows)
@@ -116,7 +118,7 @@ def run_fused(
         ahead = jnp.searchsorted(grid, now.k, side="right")
         # The first row is the start. A run that goes on has that row already: it moves before it looks, so that a rescued
         # point gets its Newton step even if it would pass as it is.
-        until = jnp.where((n == 0) & (now.k == 0), now.k, grid[jnp.minimum(ahead, n_rows - 1)])
+        until = jnp.where((n == 0) & (now.k == 0), now.k, grid[jnp.minimum(ahead, n_grid - 1)])
         now = advance(problem, scheme, now, until)
         now, row = look(problem, scheme, now, scales, tol, truth, keep_points)
         at = jnp.minimum(n, n_rows - 1)
