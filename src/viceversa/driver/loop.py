@@ -100,7 +100,7 @@ def run_fused(
     tol,
     truth: Truth | None,
     keep_points: bool,
-) -> tuple[Progress, Row, Int[Array, " R"], Int[Array, ""]]:
+) -> tuple[Progress, Row, Int[Array, " rows"], Int[Array, ""]]:
     """All segments of the grid in one program: no host visit between the start and the answer.
 
     Returns the rows, the iterations they are of, and how many there are; when a scheme that pauses has filled
@@ -170,7 +170,7 @@ class Outcome(NamedTuple):
     x0: Array
     theta0: PyTree
     rows: Row
-    ks: Int[Array, " R"]
+    ks: Int[Array, " rows"]
     point: Point
     constraint_values: Array
     constraint_units: Array
