@@ -409,6 +409,7 @@ def _daqp(m: Market):
 def _highs(m: Market):
     import highspy
 
+    _small(m, 2000, "active-set QP")
     P, q, A, low, high = m.qp()
     D = m.shape[1]
     rows = A[:D].tocsr()
@@ -416,6 +417,7 @@ def _highs(m: Market):
     def solve(q_now: np.ndarray) -> Answer:
         solver = highspy.Highs()
         solver.setOptionValue("output_flag", False)
+        solver.setOptionValue("time_limit", SECONDS_EACH)
         model = highspy.HighsModel()
         lp, size = model.lp_, q_now.size
         lp.num_col_, lp.num_row_, lp.col_cost_ = size, D, q_now
@@ -518,10 +520,12 @@ def run(output: Path, quick: bool = False) -> None:
     from benchmarks import peers_vi
 
     rows: list[list[str]] = []
+    output.mkdir(parents=True, exist_ok=True)
 
     def add(instance: str, row: tuple[str, ...]) -> None:
         rows.append([instance, *row])
         print(" | ".join(rows[-1]), flush=True)
+        (output / "peers.md").write_text(_page(rows))  # an interrupted run leaves what it has measured
 
     for n_firms, n_products in SIZES[:1] if quick else SIZES:
         m = market(n_firms, n_products, seed=0)
@@ -538,8 +542,6 @@ def run(output: Path, quick: bool = False) -> None:
         shifted = vi.q + 1e-3 * np.random.default_rng(1).normal(size=vi.q.size)
         for peer, make in peers_vi.PEERS.items():
             add(vi.name, _theirs(peer, lambda make=make, vi=vi: make(vi), vi.problem, vi.theta, shifted))
-    output.mkdir(parents=True, exist_ok=True)
-    (output / "peers.md").write_text(_page(rows))
 
 
 def _page(rows: list[list[str]]) -> str:
