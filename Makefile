@@ -1,7 +1,7 @@
 # Two commands matter: `make reproduce` and `make test`. Every path is relative, so a space in the project's own path is harmless.
 
 .DEFAULT_GOAL := help
-.PHONY: help reproduce test setup format bench bench-apps bench-peers lock clean
+.PHONY: help reproduce test test-slow setup format bench bench-apps bench-peers lock clean
 
 BIN := .venv/bin
 WORKERS ?= 2
@@ -26,6 +26,7 @@ environment = $(require-python)@"$(USABLE)" tools/environment.py
 help:
 	@echo "make reproduce   repeat the paper's experiment: figure, table and summary in results/reproduce"
 	@echo "make test        every check: format, lint, types, import contracts, tests"
+	@echo "make test-slow   every published answer by every kind of method: minutes"
 	@echo "make setup       only what make test needs in .venv"
 	@echo "make format      format the code and apply the safe fixes"
 	@echo "make bench       the benchmarks"
@@ -50,6 +51,9 @@ test: setup
 	@$(BIN)/lint-imports --no-logo
 	@echo "Tests ($(WORKERS) processes) ..."
 	@$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal
+
+test-slow: setup
+	@$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal -m slow
 
 setup:
 	$(environment) requirements.lock requirements-dev.lock
