@@ -542,6 +542,39 @@ def run(output: Path, quick: bool = False) -> None:
         shifted = vi.q + 1e-3 * np.random.default_rng(1).normal(size=vi.q.size)
         for peer, make in peers_vi.PEERS.items():
             add(vi.name, _theirs(peer, lambda make=make, vi=vi: make(vi), vi.problem, vi.theta, shifted))
+    draw(rows, output / "peers.png")
+
+
+def draw(rows: list[list[str]], path: Path) -> None:
+    """Set-up and solve over the size of the market, for the solvers that reach the target."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    curves: dict[str, list[tuple[int, float]]] = {}
+    for instance, solver, new, _, relative, *_ in rows:
+        reached = relative and not relative.endswith("!") and new.replace(".", "").isdigit()
+        if instance.startswith("Cournot") and reached:
+            n_firms, n_products = (int(word) for word in instance[9:-1].split(", "))
+            curves.setdefault(solver.replace("*", ""), []).append((n_firms * n_products, float(new)))
+    figure, axes = plt.subplots(figsize=(7.2, 4.4))
+    styles = ("-", "--", ":", "-.")
+    for number, (solver, points) in enumerate(curves.items()):
+        ours = solver.startswith("viceversa")
+        style = (
+            {"color": "black", "linewidth": 2.5}
+            if ours
+            else {"linestyle": styles[number % 4], "linewidth": 1.2}
+        )
+        marker = "osD^v"[number % 5]
+        axes.plot(*zip(*points, strict=True), marker=marker, markersize=3, label=solver, **style)
+    axes.set(xscale="log", yscale="log", xlabel="unknowns", ylabel="set-up + solve on new data [ms]")
+    axes.grid(alpha=0.3)
+    axes.legend(frameon=False, fontsize=7, loc="center left", bbox_to_anchor=(1.0, 0.5))
+    figure.tight_layout()
+    figure.savefig(path, dpi=150)
+    plt.close(figure)
 
 
 def _page(rows: list[list[str]]) -> str:

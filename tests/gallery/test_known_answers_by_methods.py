@@ -26,12 +26,13 @@ def lipschitz_at_the_answer(instance) -> float:
     problem, n = instance.problem, instance.x_true.size
 
     def operator(z):
-        F, f, _ = problem.at(instance.theta_true)
+        F, f, _ = problem.at(theta)
         x = z[:n].reshape(problem.shape)
         f_x, pullback = f.vjp(x)
         return jnp.concatenate([jnp.ravel(F(x) + pullback(z[n:])), -f_x])
 
     with precision.double():
+        theta = jax.tree.map(jnp.asarray, instance.theta_true)
         z = jnp.concatenate([jnp.ravel(jnp.asarray(instance.x_true)), jnp.asarray(instance.multiplier_true)])
         return float(np.linalg.norm(np.asarray(jax.jacfwd(operator)(z)), 2))
 
