@@ -137,5 +137,6 @@ def _flat_form(value: Any) -> tuple[list, _Kept]:
     if known is not None and known[0]() is value:
         return known[1].again(), known[1].kept
     flat, identity = _Flat(value), id(value)
-    _flat_forms[identity] = (weakref.ref(value, lambda _: _flat_forms.pop(identity, None)), flat)
+    forms = _flat_forms  # the interpreter may have cleared the module when the last values go
+    forms[identity] = (weakref.ref(value, lambda _: forms.pop(identity, None)), flat)
     return flat.arrays, flat.kept
