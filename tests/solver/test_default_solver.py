@@ -117,7 +117,27 @@ def test_curved_and_flat_sets_against_the_interior_point_method():
 
 
 def test_ill_conditioned_problem_is_rescued():
-    """Condition 1e8 with bounds active: first-order steps and Newton give up, the interior-point method does not."""
+    """Condition 1e8 on a simplex: first-order steps and Newton give up, the interior-point method does not."""
+    rng = np.random.default_rng(5)
+    n = 30
+    Q, S = np.linalg.qr(rng.normal(size=(n, n)))[0], rng.normal(size=(n, n))
+    M = (Q * np.geomspace(1e-4, 1e4, n)) @ Q.T + S - S.T
+    x_true = np.abs(rng.normal(size=n))
+    x_true[::3] = 0.0
+    x_true /= x_true.sum()
+    q = np.where(x_true > 0, 0.0, rng.uniform(0.1, 1.0, n)) - M @ x_true
+    problem = vv.MisspecifiedVI(lambda x, t: M @ x + t * q, vv.Simplex((n,)), learning=vv.Known(1.0))
+    solution = vv.solve(problem, max_iter=20_000)
+    assert solution.status is vv.Status.solved
+    np.testing.assert_allclose(solution.x, x_true, rtol=0, atol=1e-8)
+    assert solution.trace.phase is not None
+    assert solution.trace.phase.count("interior point: x") == 1
+    # A rescued point takes a Newton step before it is looked at: its last digits, and a row of its own in the trace.
+    assert solution.trace.to_frame()["relative"].iloc[-1] <= 1e-8
+
+
+def test_ill_conditioned_box_is_solved():
+    """Condition 1e8 with bounds active."""
     rng = np.random.default_rng(3)
     Q = np.linalg.qr(rng.normal(size=(12, 12)))[0]
     S = rng.normal(size=(12, 12))
@@ -131,8 +151,6 @@ def test_ill_conditioned_problem_is_rescued():
     solution = vv.solve(problem, max_iter=20_000)
     assert solution.status is vv.Status.solved
     np.testing.assert_allclose(solution.x, x_true, rtol=0, atol=1e-8)
-    # A rescued point takes a Newton step before it is looked at: its last digits, and a row of its own in the trace.
-    assert solution.trace.to_frame()["relative"].iloc[-1] <= 1e-8
 
 
 def test_infeasible_problem_ends_with_a_proof():

@@ -54,7 +54,8 @@ NO_DERIVATIVES = (
     "the second-order phase needs derivatives of F and f, and a callback (vv.callback_operator, vv.callback_constraints) "
     "has none."
 )
-FIRST_ORDER, NEWTON, NEWTON_REFUSED, INTERIOR_POINT = 0, 1, 2, 3  # what the last step was
+# What the last step was; RESCUED is only seen by the Newton step that follows the interior-point method.
+FIRST_ORDER, NEWTON, NEWTON_REFUSED, INTERIOR_POINT, RESCUED = 0, 1, 2, 3, 4
 
 
 class NewtonPoint(NamedTuple):
@@ -228,7 +229,7 @@ class SemismoothNewton(Scheme):
         F_x = jnp.where(helped, trial.F, old.F_prev)  # a kept step restarts the reflection: x_{k−1} = x_k
         method = eqx.tree_at(lambda m: (m.x, m.lam, m.F_prev, m.moved), old, (x, lam, F_x, jnp.asarray(True)))
         batch = jnp.where(helped, state.batch, jnp.minimum(2 * state.batch, _LONGEST_BATCH))
-        taken = jnp.where(state.phase == INTERIOR_POINT, INTERIOR_POINT, NEWTON)
+        rescued = state.phase == RESCUED
         first = eqx.tree_at(lambda s: (s.method, s.learner), state.first, (method, trial.learner))
         moved = NewtonState(
             first=first,
@@ -238,14 +239,15 @@ class SemismoothNewton(Scheme):
             newton=jax.tree.map(
                 lambda new, old: jnp.where(helped, new, old), trial.newton, _restarted(problem, first)
             ),
-            converging=helped & (trial.fast | (state.phase == INTERIOR_POINT)),
+            # What had to be rescued is ill-conditioned: a small residual says little there, so go on while Newton helps.
+            converging=helped & (trial.fast | (state.patience > _PATIENCE)),
             pause=jnp.asarray(True),
             n_newton=state.n_newton + 1,
             n_failed=state.n_failed + jnp.where(helped, 0, 1),
             patience=state.patience,
             n_products=state.n_products + trial.n_products,
             n_first=state.n_first,
-            phase=jnp.where(helped, taken, NEWTON_REFUSED),
+            phase=jnp.where(rescued, INTERIOR_POINT, jnp.where(helped, NEWTON, NEWTON_REFUSED)),
         )
         return moved, Info(step_size=trial.t, penalty=jnp.max(trial.metric.rho, initial=0.0))
 
@@ -262,7 +264,7 @@ class SemismoothNewton(Scheme):
             problem,
             here,
             metric,
-            rtol=_FORCING * jnp.minimum(1.0, closeness),
+            rtol=_FORCING * closeness,
             regularization=_REGULARIZATION * closeness**1.5,
         )
 
@@ -403,7 +405,7 @@ def _rescue(
     return eqx.tree_at(
         lambda s: (s.first, s.newton, s.n_left, s.n_products, s.phase),
         state,
-        (first, _restarted(problem, first), jnp.asarray(0), counted, jnp.asarray(INTERIOR_POINT)),
+        (first, _restarted(problem, first), jnp.asarray(0), counted, jnp.asarray(RESCUED)),
         is_leaf=lambda leaf: leaf is None,
     )
 
