@@ -8,6 +8,8 @@ from hypothesis import settings
 
 # Set before JAX is first imported; the tests ask for no accelerator.
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
+# As the driver compiles its programs (driver/compiled.py): half the time, and most of the suite is compilation.
+os.environ["XLA_FLAGS"] = os.environ.get("XLA_FLAGS", "") + " --xla_cpu_use_fusion_emitters=false"
 
 # No test asserts a time, so no example has a deadline. HYPOTHESIS_PROFILE=explore draws new examples each run.
 settings.register_profile("repeatable", deadline=None, derandomize=True)

@@ -14,7 +14,9 @@ from jaxtyping import Array, Float, PyTree
 from viceversa import functions, precision
 from viceversa.errors import InputError, UserFunctionError
 from viceversa.learning.base import Learning
-from viceversa.sets.base import ConvexSet
+from viceversa.sets.base import ConvexSet, is_shape
+
+_SMALL_JACOBIAN = 1 << 16  # numbers in a Jacobian up to which its rows are taken all at once
 
 
 class Constraints(eqx.Module):
@@ -34,6 +36,22 @@ class Constraints(eqx.Module):
             return jnp.zeros((0,), x.dtype), lambda w: jnp.zeros_like(x)
         value, pullback = functions.vjp(self.function, x, self.theta)
         return jnp.reshape(value, (-1,)), lambda w: pullback(jnp.reshape(w, value.shape))
+
+    def of_gradients(
+        self, x: Float[Array, "..."], reduce: Callable[[Array], Array]
+    ) -> tuple[Float[Array, " J"], Float[Array, " J"]]:
+        """f(x), and reduce(∇f_j(x)), a number, for every j; large Jacobians are never formed."""
+        value, pullback = self.vjp(x)
+
+        def row(w: Array) -> Array:
+            return reduce(pullback(w))
+
+        if functions.runs_on_host(self.function):
+            return value, jnp.stack([row(w) for w in jnp.eye(value.size)]) if value.size else value
+        if value.size * x.size <= _SMALL_JACOBIAN:
+            return value, jax.vmap(row)(jnp.eye(value.size, dtype=value.dtype))
+        rows = jax.lax.map(lambda j: row(jnp.zeros_like(value).at[j].set(1.0)), jnp.arange(value.size))
+        return value, rows
 
 
 class AtTheta(NamedTuple):
@@ -142,15 +160,17 @@ class MisspecifiedVI(eqx.Module):
 
     def check_theta(self, name: str, theta: Any) -> PyTree:
         """`theta` as float64 arrays of the learning set's structure, or a sentence."""
-        like = self.learning.set.zeros()
+        shapes = self.learning.set.shape
         try:
-            given = jax.tree.map(lambda _, leaf: precision.as_finite_float64(name, leaf), like, theta)
+            given = jax.tree.map(
+                lambda _, leaf: precision.as_finite_float64(name, leaf), shapes, theta, is_leaf=is_shape
+            )
         except ValueError as error:
             if isinstance(error, InputError):
                 raise
-            raise InputError(f"{name} has another structure than θ, which is {_shapes(like)}.") from None
-        if _shapes(given) != _shapes(like):
-            raise InputError(f"{name} has shape {_shapes(given)}; θ has {_shapes(like)} (from learning.set).")
+            raise InputError(f"{name} has another structure than θ, which is {shapes}.") from None
+        if _shapes(given) != shapes:
+            raise InputError(f"{name} has shape {_shapes(given)}; θ has {shapes} (from learning.set).")
         return given
 
     def check_multiplier(self, name: str, multiplier: Any) -> np.ndarray:

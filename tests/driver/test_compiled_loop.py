@@ -1,12 +1,13 @@
-"""Steps taken in pairs are the steps of `iterate`; arrays that appear twice in an outcome are held once."""
+"""Steps taken in pairs are the steps of `iterate`; results come back from the compiled program as they were made."""
 
 import itertools
 
+import jax.numpy as jnp
 import numpy as np
 
 import viceversa as vv
 from viceversa import precision
-from viceversa.driver.compiled import Compiled
+from viceversa.driver.compiled import Compiled, Later
 
 
 def test_every_recorded_iterate_is_that_of_iterate_for_odd_and_even_segments():
@@ -39,8 +40,31 @@ def test_an_array_that_appears_twice_is_written_once():
         return {"first": z, "second": (z, x * y), "given": x}
 
     with precision.double():
-        out = Compiled(twice)(np.arange(3.0), np.ones(3))
+        given = np.arange(5000.0)
+        out = Compiled(twice)(given, np.ones(5000))
     assert out["first"] is out["second"][0]
-    np.testing.assert_array_equal(out["first"], [1.0, 2.0, 3.0])
-    np.testing.assert_array_equal(out["second"][1], [0.0, 1.0, 2.0])
-    np.testing.assert_array_equal(out["given"], [0.0, 1.0, 2.0])
+    np.testing.assert_array_equal(out["first"], given + 1.0)
+    np.testing.assert_array_equal(out["second"][1], given)
+    np.testing.assert_array_equal(out["given"], given)
+
+
+def test_small_results_come_back_as_they_were():
+    def many(x, y):
+        kept = {
+            "flags": x > 1.0,
+            "numbers": x + y,
+            "counts": jnp.arange(4),
+            "single": (2.0 * x).astype("float32"),
+        }
+        return kept, Later({"matrix": jnp.outer(x, y), "largest": jnp.asarray(np.iinfo(np.int64).max)})
+
+    x, y = np.arange(3.0), np.array([1.0, 1e300, -0.5])
+    with precision.double():
+        kept, later = Compiled(many)(x, y)
+    np.testing.assert_array_equal(kept["flags"], [False, False, True], strict=True)
+    np.testing.assert_array_equal(kept["numbers"], x + y, strict=True)
+    np.testing.assert_array_equal(kept["counts"], np.arange(4), strict=True)
+    np.testing.assert_array_equal(kept["single"], (2.0 * x).astype("float32"), strict=True)
+    rest = later.whole()
+    np.testing.assert_array_equal(rest["matrix"], np.outer(x, y), strict=True)
+    assert rest["largest"] == np.iinfo(np.int64).max

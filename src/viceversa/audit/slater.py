@@ -103,12 +103,9 @@ def _deepen(problem: MisspecifiedVI, theta: PyTree, start) -> tuple[Array, Array
     """(points, floors, sizes) for falling τ: minimisers over X of τ log Σ_j exp(f_j/(τ f̂_j)), f̂_j a constraint's unit."""
     _, f, X = problem.at(jax.tree.map(jnp.asarray, theta))
     start = jnp.asarray(start)
-    f_0, pullback = f.vjp(start)
     width = jnp.asarray(problem.x_width)
     width = jnp.where(jnp.isfinite(width), width, 1.0)
-    slope = jax.lax.map(
-        lambda j: jnp.sum(jnp.abs(pullback(jnp.zeros_like(f_0).at[j].set(1.0))) * width), jnp.arange(f_0.size)
-    )
+    f_0, slope = f.of_gradients(start, lambda gradient: jnp.sum(jnp.abs(gradient) * width))
     unit = jnp.maximum(jnp.abs(f_0), slope)
     unit = jnp.where(unit > 0, unit, 1.0)
 

@@ -98,11 +98,8 @@ def _least_violation(problem: MisspecifiedVI, x: Any, theta: PyTree) -> tuple[Ar
     """(x̂, w) with x̂ near a minimiser of ½ Σ_j ([f_j]₊/f̂_j)² over X and w_j = [f_j(x̂)]₊/f̂_j², its multipliers."""
     _, f, X = problem.at(theta)
     x = X.project(jnp.asarray(x))
-    f_0, pullback = f.vjp(x)
-    rows = jax.lax.map(
-        lambda j: jnp.max(jnp.abs(pullback(jnp.zeros_like(f_0).at[j].set(1.0)))), jnp.arange(f_0.size)
-    )
-    unit = jnp.maximum(jnp.abs(f_0), rows)
+    f_0, largest = f.of_gradients(x, lambda gradient: jnp.max(jnp.abs(gradient)))
+    unit = jnp.maximum(jnp.abs(f_0), largest)
     unit = jnp.where(unit > 0, unit, 1.0)
 
     def loss(at: Array) -> tuple[Array, Array]:

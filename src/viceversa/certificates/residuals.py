@@ -100,16 +100,9 @@ def force_scale(problem: MisspecifiedVI, x0: Array, theta: PyTree) -> Float[Arra
 
 
 def constraint_slopes(problem: MisspecifiedVI, x: Array, x0: Array, theta: PyTree) -> Float[Array, " J"]:
-    """Σ_i |∂_i f_j(x, θ)| x̂_i for every j, one row of the Jacobian at a time."""
-    f_x, pullback = problem.at(theta).f.vjp(x)
+    """Σ_i |∂_i f_j(x, θ)| x̂_i for every j."""
     x_hat = coordinate_scale(problem, x, x0)
-
-    def row(j):
-        return jnp.sum(jnp.abs(pullback(jnp.zeros_like(f_x).at[j].set(1.0))) * x_hat)
-
-    if problem.runs_on_host:
-        return jnp.stack([row(j) for j in range(problem.n_constraints)]) if problem.n_constraints else f_x
-    return jax.lax.map(row, jnp.arange(problem.n_constraints)) if problem.n_constraints else f_x
+    return problem.at(theta).f.of_gradients(x, lambda gradient: jnp.sum(jnp.abs(gradient) * x_hat))[1]
 
 
 def residuals(problem: MisspecifiedVI, x: Array, lam: Array, theta: PyTree, scales: Scales) -> Residuals:

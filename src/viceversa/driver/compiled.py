@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import weakref
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -12,12 +13,15 @@ import numpy as np
 
 _KEPT_BYTES = 1 << 26  # data of problems up to this size stays on the device between calls
 _MOST_PROGRAMS = 256
+_SMALL = 1024  # numbers in an array up to which it shares an output
+# Of XLA's two ways to compile fused loops for a processor, the one that takes half as long; its code is as fast.
+_FAST_COMPILATION = {"xla_cpu_use_fusion_emitters": False}
 
 
 class Compiled:
     """A function of trees, compiled with their arrays as arguments and everything else held fixed.
 
-    The first argument (the problem) is immutable, so its flat form is remembered while it lives.
+    The first two arguments (the problem and the scheme) are immutable: their flat forms are remembered while they live.
     """
 
     def __init__(self, function: Callable):
@@ -25,24 +29,40 @@ class Compiled:
         self._programs: dict[Any, Callable] = {}
 
     def __call__(self, *args: Any) -> Any:
-        first, kept = _flat_form(args[0])
-        rest, tree = jax.tree.flatten(args[1:])
+        (problem, scheme), kept = zip(*(_flat_form(arg) for arg in args[:2]), strict=True)
+        rest, tree = jax.tree.flatten(args[2:])
         is_array = tuple(isinstance(leaf, (jax.Array, np.ndarray, np.generic)) for leaf in rest)
         arrays = [leaf for leaf, use in zip(rest, is_array, strict=True) if use]
         fixed = tuple(leaf for leaf, use in zip(rest, is_array, strict=True) if not use)
         key = (kept, tree, is_array, fixed)
         program = self._programs.get(key)
-        if program is None:
-            while (
-                len(self._programs) >= _MOST_PROGRAMS
-            ):  # the oldest goes: every lambda is a structure of its own
-                self._programs.pop(next(iter(self._programs)))
-            program = self._programs[key] = jax.jit(_Unflatten(self.function, kept, tree, is_array, fixed))
-        return program(first, arrays).whole()
+        if program is not None:
+            return program(problem, scheme, arrays).whole()
+        while (
+            len(self._programs) >= _MOST_PROGRAMS
+        ):  # the oldest goes: every lambda is a structure of its own
+            self._programs.pop(next(iter(self._programs)))
+        self._programs[key], found = _compile(
+            _Unflatten(self.function, kept, tree, is_array, fixed), problem, scheme, arrays
+        )
+        return found.whole()
+
+
+def _compile(function: Callable, *args: Any) -> tuple[Callable, Any]:
+    """The compiled function, and what it returns for `args`."""
+    options = _FAST_COMPILATION if jax.default_backend() == "cpu" else None
+    program = jax.jit(function, compiler_options=options)
+    try:
+        return program, program(*args)
+    except jax.errors.JaxRuntimeError as error:
+        if "No such compile option" not in str(error):
+            raise
+    program = jax.jit(function)  # another release of XLA, without this choice
+    return program, program(*args)
 
 
 class _Kept:
-    """How to rebuild the first argument from its arrays; equal when structure and fixed parts are."""
+    """How to rebuild a remembered argument from its arrays; equal when structure and fixed parts are."""
 
     def __init__(self, tree: Any, is_array: tuple[bool, ...], fixed: tuple):
         self.tree, self.is_array, self.fixed = tree, is_array, fixed
@@ -59,45 +79,112 @@ class _Kept:
 class _Unflatten:
     """The function on flat arrays."""
 
-    def __init__(self, function: Callable, kept: _Kept, tree: Any, is_array: tuple[bool, ...], fixed: tuple):
+    def __init__(
+        self, function: Callable, kept: tuple[_Kept, ...], tree: Any, is_array: tuple[bool, ...], fixed: tuple
+    ):
         self.function, self.kept, self.tree, self.is_array, self.fixed = function, kept, tree, is_array, fixed
         self.__name__ = getattr(function, "__name__", "compiled")
 
-    def __call__(self, first: list, arrays: list) -> Any:
-        problem = _rebuilt(self.kept.tree, self.kept.is_array, self.kept.fixed, first)
+    def __call__(self, problem: list, scheme: list, arrays: list) -> Any:
+        first = [
+            _rebuilt(kept.tree, kept.is_array, kept.fixed, given)
+            for kept, given in zip(self.kept, (problem, scheme), strict=True)
+        ]
         rest = _rebuilt(self.tree, self.is_array, self.fixed, arrays)
-        return _Distinct.of(self.function(problem, *rest))
+        return _Packed.of(self.function(*first, *rest))
 
 
-@jax.tree_util.register_pytree_node_class
-class _Distinct:
-    """A tree in which the same array stands in several places, holding it once.
+class Later:
+    """A part of a result that few callers look into, put together only when it is asked for."""
 
-    A compiled program writes every output to memory of its own; an array that is x of the point and x of the state
-    would be written twice.
-    """
-
-    def __init__(self, arrays: list, tree: Any, places: tuple[int, ...]):
-        self.arrays, self.tree, self.places = arrays, tree, places
-
-    @classmethod
-    def of(cls, value: Any) -> _Distinct:
-        leaves, tree = jax.tree.flatten(value)
-        first = {id(leaf): n for n, leaf in reversed(list(enumerate(leaves)))}
-        distinct = sorted(first.values())
-        position = {n: at for at, n in enumerate(distinct)}
-        return cls([leaves[n] for n in distinct], tree, tuple(position[first[id(leaf)]] for leaf in leaves))
+    def __init__(self, tree: Any):
+        self._tree = tree
 
     def whole(self) -> Any:
         """The tree itself."""
-        return jax.tree.unflatten(self.tree, [self.arrays[at] for at in self.places])
+        return self._tree.whole() if isinstance(self._tree, _Unpacked) else self._tree
 
-    def tree_flatten(self):
-        return self.arrays, (self.tree, self.places)
+
+class _Place(NamedTuple):
+    """Where an array of a result is: which of the program's outputs, and from where on if it shares that output."""
+
+    output: int
+    offset: int | None
+    shape: tuple[int, ...]
+    dtype: Any
+
+
+@jax.tree_util.register_pytree_node_class
+class _Packed:
+    """A tree as few outputs of a program: every output costs its caller some microseconds.
+
+    Small arrays lie side by side in two vectors, one of floats and one of integers. An array that stands in several places
+    (x of the point and x of the state) is written once.
+    """
+
+    def __init__(self, outputs: list, tree: Any, places: tuple):
+        self.outputs, self.tree, self.places = outputs, tree, places
 
     @classmethod
-    def tree_unflatten(cls, fixed, arrays):
-        return cls(list(arrays), *fixed)
+    def of(cls, value: Any) -> _Packed:
+        outputs: list = [[], []]
+        ends = [0, 0]
+        known: dict[int, _Place] = {}
+
+        def place(leaf: Any) -> Any:
+            if isinstance(leaf, Later):
+                leaves, tree = jax.tree.flatten(leaf.whole())
+                return tree, tuple(place(each) for each in leaves)
+            if id(leaf) in known:
+                return known[id(leaf)]
+            vector = 0 if leaf.dtype == jnp.float64 else 1 if leaf.dtype in (jnp.int64, jnp.bool_) else None
+            if vector is None or leaf.size > _SMALL:
+                known[id(leaf)] = _Place(len(outputs), None, leaf.shape, leaf.dtype)
+                outputs.append(leaf)
+            else:
+                known[id(leaf)] = _Place(vector, ends[vector], leaf.shape, np.dtype(leaf.dtype))
+                outputs[vector].append(leaf)
+                ends[vector] += leaf.size
+            return known[id(leaf)]
+
+        leaves, tree = jax.tree.flatten(value, is_leaf=lambda node: isinstance(node, Later))
+        places = tuple(place(leaf) for leaf in leaves)
+        for vector, dtype in enumerate((jnp.float64, jnp.int64)):
+            parts = [part.reshape(-1).astype(dtype) for part in outputs[vector]]
+            outputs[vector] = jnp.concatenate(parts) if parts else jnp.zeros(0, dtype)
+        return cls(outputs, tree, places)
+
+    def whole(self) -> Any:
+        """The tree itself; what was packed comes as NumPy arrays."""
+        outputs = [*map(np.asarray, self.outputs[:2]), *self.outputs[2:]]
+        return _Unpacked(outputs, self.tree, self.places).whole()
+
+    def tree_flatten(self):
+        return self.outputs, (self.tree, self.places)
+
+    @classmethod
+    def tree_unflatten(cls, fixed, outputs):
+        return cls(list(outputs), *fixed)
+
+
+class _Unpacked(NamedTuple):
+    """What a tree is put together from."""
+
+    outputs: list
+    tree: Any
+    places: tuple
+
+    def whole(self) -> Any:
+        return jax.tree.unflatten(self.tree, [self._at(place) for place in self.places])
+
+    def _at(self, place: Any) -> Any:
+        if not isinstance(place, _Place):
+            return Later(_Unpacked(self.outputs, *place))
+        output, offset, shape, dtype = place
+        if offset is None:
+            return self.outputs[output]
+        part = self.outputs[output][offset : offset + math.prod(shape)].reshape(shape)
+        return part if dtype == part.dtype else part.astype(dtype)
 
 
 def _rebuilt(tree: Any, is_array: tuple[bool, ...], fixed: tuple, arrays: list) -> Any:

@@ -12,7 +12,7 @@ from jaxtyping import Array, Float, Int, PyTree
 
 from viceversa.certificates.kkt import evaluate
 from viceversa.certificates.residuals import Scales, start_scales
-from viceversa.driver.compiled import Compiled
+from viceversa.driver.compiled import Compiled, Later
 from viceversa.driver.recording import Row, Truth, measure
 from viceversa.methods.base import Info
 from viceversa.numerics import all_finite, while_loop
@@ -22,6 +22,7 @@ from viceversa.schemes.base import Point, Scheme
 RUNNING, REACHED, NONFINITE, DIVERGED, STALLED = 0, 1, 2, 3, 4
 _BETTER = 1e-2  # of tol: what one more step of a method that converges fast is taken for
 _ROWS_OF_PAUSES = 64  # room for the rows of a scheme that asks to be looked at between those of the grid
+_SHORT_GRID = 1000
 _DIVERGED = 1e12  # an unbounded iterate this many times larger than where it started
 
 
@@ -112,10 +113,11 @@ def run_fused(
     table = _Table(empty)
     rows = table.empty(n_rows)
     grid = jnp.asarray(grid)
+    search = "compare_all" if n_grid <= _SHORT_GRID else "scan"  # a scan is a loop of its own
 
     def segment(carry):
         now, rows, ks, n = carry
-        ahead = jnp.searchsorted(grid, now.k, side="right")
+        ahead = jnp.searchsorted(grid, now.k, side="right", method=search)
         # The first row is the start. A run that goes on has that row already: it moves before it looks, so that a rescued
         # point gets its Newton step even if it would pass as it is.
         until = jnp.where((n == 0) & (now.k == 0), now.k, grid[jnp.minimum(ahead, n_grid - 1)])
@@ -162,14 +164,20 @@ class _Table:
         return [leaf for leaf, is_number in zip(leaves, self.is_number, strict=True) if not is_number]
 
 
-class Outcome(NamedTuple):
-    """What a compiled stretch of a run leaves behind; `summary` holds the scalars the host needs, in one array."""
+class Standing(NamedTuple):
+    """Where a run stands and where it began: enough to go on."""
 
     progress: Progress
     scales: Scales
     x0: Array
     theta0: PyTree
-    rows: Row
+
+
+class Outcome(NamedTuple):
+    """What a compiled stretch of a run leaves behind; `summary` holds the scalars the host needs, in one array."""
+
+    standing: Later  # a Standing
+    rows: Later  # a Row of columns
     ks: Int[Array, " rows"]
     point: Point
     constraint_values: Array
@@ -184,22 +192,21 @@ def begin(
     x0, theta0, lam0 = jax.tree.map(jnp.asarray, given)
     x0, theta0 = problem.set.project(x0), problem.learning.set.project(theta0)
     progress, scales = start(problem, scheme, x0, theta0, lam0, jax.random.key(seed))
-    return go_on(problem, scheme, progress, scales, x0, theta0, grid, tol, truth, keep_points)
+    standing = Standing(progress, scales, x0, theta0)
+    return go_on(problem, scheme, standing, grid, tol, truth, keep_points)
 
 
 def go_on(
     problem: MisspecifiedVI,
     scheme: Scheme,
-    progress: Progress,
-    scales: Scales,
-    x0: Array,
-    theta0: PyTree,
+    standing: Standing,
     grid,
     tol,
     truth: Truth | None,
     keep_points: bool,
 ) -> Outcome:
     """The rest of a run, from where it stands."""
+    progress, scales, x0, theta0 = standing
     progress, rows, ks, n = run_fused(problem, scheme, progress, scales, grid, tol, truth, keep_points)
     point = scheme.output(progress.scheme)
     found, values, units = evaluate(problem, point.x, point.lam, point.theta, x0, theta0)
@@ -214,7 +221,8 @@ def go_on(
     ]
     summary = [*summary, *scheme.counts(problem, progress.scheme, progress.k)]
     summary = jnp.stack([jnp.asarray(number, jnp.float64) for number in summary])
-    return Outcome(progress, scales, x0, theta0, rows, ks, point, values, units, summary)
+    standing = standing._replace(progress=progress)
+    return Outcome(Later(standing), Later(rows), ks, point, values, units, summary)
 
 
 begin_compiled = Compiled(begin)

@@ -13,6 +13,7 @@ import numpy as np
 from jaxtyping import Array, PyTree
 
 from viceversa.certificates.residuals import Residuals, Scales, residuals
+from viceversa.driver.compiled import Later
 from viceversa.errors import InputError, MissingExtra
 from viceversa.methods.base import Info, OracleCounts
 from viceversa.numerics import positive_part, tree_norm, tree_subtract
@@ -137,7 +138,8 @@ class Trace:
         """(iteration, seconds, row) in order, each iteration once."""
         kept: list[tuple[int, float, Row]] = []
         for piece in self._pieces:
-            rows = jax.tree.map(np.asarray, piece.rows)
+            rows = piece.rows.whole() if isinstance(piece.rows, Later) else piece.rows
+            rows = jax.tree.map(np.asarray, rows)
             for n, k in enumerate(np.asarray(piece.ks)[: int(piece.n)]):
                 if kept and k <= kept[-1][0]:
                     continue  # a row seen before the run went on with a tighter test
@@ -203,7 +205,7 @@ class Trace:
 class Recorded(NamedTuple):
     """Rows of one stretch of a run: columns of length R of which the first `n` count, and the time it took."""
 
-    rows: Row
+    rows: Row | Later
     ks: Any
     n: Any
     begun: tuple[int, float]

@@ -15,6 +15,7 @@ from viceversa.certificates.infeasibility import InfeasibilityProof, prove_infea
 from viceversa.certificates.kkt import Certificate, build_certificate, certify
 from viceversa.certificates.residuals import Relative, Residuals
 from viceversa.driver import loop
+from viceversa.driver.compiled import Later
 from viceversa.driver.recording import Record, Recorded, Row, Trace, Truth, scalars_of
 from viceversa.driver.solution import Solution
 from viceversa.driver.status import Status
@@ -55,6 +56,7 @@ class Run:
         self.infeasibility: InfeasibilityProof | None = None
         self.pieces: list[Recorded] = []
         self.progress: Any = None
+        self.standing: Later | None = None
         self.point: Point | None = None
         self.counts: OracleCounts | None = None
 
@@ -68,24 +70,24 @@ class Run:
         )
         n_tightenings, since = 0, (0, 0.0)
         while True:
-            verdict, k, certificate = self._read(outcome)
+            verdict, k, n_rows, certificate = self._read(outcome)
             now = (k, self.clock() - began)
-            n_rows = int(np.asarray(outcome.summary)[2])
             self.pieces.append(Recorded(outcome.rows, outcome.ks, n_rows, since, now))
-            since = now
-            if verdict == loop.STALLED:
-                forced = self._help(certificate)
-                if forced is not None:
-                    return self._solution(forced, certificate, now[1])
-            elif verdict == loop.REACHED and not certificate.holds and n_tightenings < _N_TIGHTENINGS:
+            since, forced = now, None
+            tighten = verdict == loop.REACHED and not certificate.holds and n_tightenings < _N_TIGHTENINGS
+            if not (tighten or verdict == loop.STALLED):
+                return self._solution(self._status(verdict, certificate), certificate, k, now[1])
+            standing = jax.tree.map(jnp.asarray, outcome.standing.whole())
+            self.progress = standing.progress
+            if tighten:
                 tol, n_tightenings = tol / 10.0, n_tightenings + 1
                 self.progress = eqx.tree_at(lambda now: now.verdict, self.progress, jnp.asarray(loop.RUNNING))
             else:
-                return self._solution(self._status(verdict, certificate), certificate, now[1])
-            outcome = loop.go_on_compiled(
-                self.problem, self.scheme, self.progress, outcome.scales, outcome.x0, outcome.theta0,
-                grid, tol, self.truth, keep,
-            )  # fmt: skip
+                forced = self._help(certificate)
+            if forced is not None:
+                return self._solution(forced, certificate, k, now[1])
+            standing = standing._replace(progress=self.progress)
+            outcome = loop.go_on_compiled(self.problem, self.scheme, standing, grid, tol, self.truth, keep)
 
     def chunked(self, callback: Callable | None, time_limit: float | None, verbose: int) -> Solution:
         """The same segments one at a time, visiting the host (callback, clock, printing) after each."""
@@ -131,7 +133,9 @@ class Run:
                 tol, n_tightenings = tol / 10.0, n_tightenings + 1
         certificate = self._certify(x0, theta0)
         status = self._status(int(self.progress.verdict), certificate)
-        return self._solution(status if status.success or forced is None else forced, certificate, spent)
+        self.standing = Later(loop.Standing(self.progress, scales, x0, theta0))
+        self.counts = self.scheme.counts(self.problem, self.progress.scheme, k)
+        return self._solution(status if status.success or forced is None else forced, certificate, k, spent)
 
     # -- what the host decides -----------------------------------------------------------------
     def _help(self, certificate: Certificate) -> Status | None:
@@ -154,16 +158,16 @@ class Run:
         return _STOPPED.get(verdict, Status.max_iterations)
 
     # -- what comes of it ----------------------------------------------------------------------
-    def _read(self, outcome: loop.Outcome) -> tuple[int, int, Certificate]:
-        """The verdict, the iteration and the certificate of a compiled stretch."""
-        self.progress, self.point = outcome.progress, outcome.point
+    def _read(self, outcome: loop.Outcome) -> tuple[int, int, int, Certificate]:
+        """The verdict, the iteration, the number of rows and the certificate of a compiled stretch."""
+        self.standing, self.point = outcome.standing, outcome.point
         numbers = np.asarray(outcome.summary)
         kkt, infeasibility, learning_error = numbers[3:6]
         found = Residuals(kkt, infeasibility, learning_error, Relative(*numbers[6:10]))
         self.counts = OracleCounts(*(int(count) for count in numbers[10:14]))
         values, units = np.asarray(outcome.constraint_values), np.asarray(outcome.constraint_units)
         certificate = build_certificate(self.problem, found, values, units, float(self.tol))
-        return int(numbers[0]), int(numbers[1]), certificate
+        return int(numbers[0]), int(numbers[1]), int(numbers[2]), certificate
 
     def _certify(self, x0, theta0) -> Certificate:
         point = self.point = self.scheme.output(self.progress.scheme)
@@ -176,10 +180,12 @@ class Run:
             self.problem, point.x, point.lam, point.theta, x0=x0, theta0=theta0, tol=float(self.tol)
         )
 
-    def _solution(self, status: Status, certificate: Certificate, seconds: float) -> Solution:
+    def _solution(self, status: Status, certificate: Certificate, n_steps: int, seconds: float) -> Solution:
         point = jax.tree.map(np.asarray, self.point)
-        n_steps = int(self.progress.k)
-        counts = self.counts or self.scheme.counts(self.problem, self.progress.scheme, n_steps)
+        phases = type(self.scheme).phases(
+            self.scheme, self.problem
+        )  # a bound method of a module is slow to make
+        assert self.counts is not None
         return Solution(
             x=point.x,
             theta=point.theta,
@@ -187,11 +193,11 @@ class Run:
             x_average=point.x_average,
             status=status,
             certificate=certificate,
-            trace=Trace(self.pieces, self.scheme.phases(self.problem)),
+            trace=Trace(self.pieces, phases),
             nit=n_steps,
-            counts=OracleCounts(*(int(count) for count in counts)),
+            counts=OracleCounts(*(int(count) for count in self.counts)),
             time=seconds,
-            state=self.progress.scheme,
+            standing=self.standing,
             infeasibility=self.infeasibility,
         )
 

@@ -32,7 +32,7 @@ class Solution:
     nit: int
     counts: OracleCounts
     time: float
-    state: Any = field(default=None, repr=False)
+    standing: Any = field(default=None, repr=False)  # where the run stands, put together when looked at
     infeasibility: InfeasibilityProof | None = None
     notes: tuple[str, ...] = ()  # what was left out and why, in sentences
 
@@ -40,6 +40,11 @@ class Solution:
     def success(self) -> bool:
         """Whether the certificate says solved."""
         return self.status.success
+
+    @property
+    def state(self) -> Any:
+        """The scheme's own state at the end, for those who know it."""
+        return None if self.standing is None else self.standing.whole().progress.scheme
 
     @property
     def message(self) -> str:

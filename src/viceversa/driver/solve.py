@@ -139,11 +139,14 @@ def _starts(
         x0 = init.x if x0 is None else x0
         theta0 = init.theta if theta0 is None else theta0
         multiplier0 = init.multiplier if multiplier0 is None else multiplier0
-    x = precision.zeros(problem.shape) if x0 is None else problem.check_x("x0", x0)
-    theta = problem.learning.set.zeros() if theta0 is None else problem.check_theta("theta0", theta0)
+    # Through the class: a bound method of a module is slow to make, and this is on the way of every solve.
+    check = MisspecifiedVI
+    x = precision.zeros(problem.shape) if x0 is None else check.check_x(problem, "x0", x0)
+    Theta = problem.learning.set
+    theta = type(Theta).zeros(Theta) if theta0 is None else check.check_theta(problem, "theta0", theta0)
     if multiplier0 is None:
         return x, theta, np.zeros(problem.n_constraints)
-    return x, theta, problem.check_multiplier("multiplier0", multiplier0)
+    return x, theta, check.check_multiplier(problem, "multiplier0", multiplier0)
 
 
 def _check_limits(tol, max_iter, time_limit) -> tuple[float, int]:

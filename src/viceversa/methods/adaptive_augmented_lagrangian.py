@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PyTree
@@ -198,17 +197,5 @@ def _reach(problem: MisspecifiedVI, x0: Array) -> Array:
 
 def _gradient_norms_sq(problem: MisspecifiedVI, f, x0: Array) -> Array:
     """‖∇f_j(x_0)‖² for every j, never below (|f_j(x_0)| / size of X)², for constraints that are flat at x_0."""
-    f_x, pullback = f.vjp(x0)
-    indices = range(problem.n_constraints)
-    if not indices:
-        return f_x
-
-    def row(j) -> Array:
-        return jnp.sum(jnp.square(pullback(jnp.zeros_like(f_x).at[j].set(1.0))))
-
-    rows = (
-        jnp.stack([row(j) for j in indices])
-        if problem.runs_on_host
-        else jax.lax.map(row, jnp.arange(len(indices)))
-    )
-    return jnp.maximum(rows, jnp.square(f_x / _reach(problem, x0)))
+    f_0, norms_sq = f.of_gradients(x0, lambda gradient: jnp.sum(jnp.square(gradient)))
+    return jnp.maximum(norms_sq, jnp.square(f_0 / _reach(problem, x0)))

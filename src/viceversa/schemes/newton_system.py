@@ -24,6 +24,12 @@ MAX_PRODUCTS_SYMMETRIC = 200  # MINRES keeps seven vectors, so it may take its t
 LEAST_CURVATURE = 1e-3
 SMALL = 5000  # unknowns up to which (x, λ) is joined into one vector for the Krylov method
 MAX_PRODUCTS = 60  # GMRES keeps them all
+# Unknowns up to which the matrix of the system is formed and factored: symmetric systems, and others.
+DENSE_SYMMETRIC = 64
+DENSE = 300
+_ROUNDING = (
+    1e-13  # added to the diagonal of a formed matrix in its units, so that a singular one can be factored
+)
 
 
 class Metric(NamedTuple):
@@ -137,7 +143,9 @@ def _solve_on_faces(
     H_fixed, J_fixed = product(fixed_x, fixed_lam)
     nu, delta = regularization / metric.gamma, regularization / metric.rho
     rhs = (-derivative(here.G + H_fixed), jnp.where(active, -here.f - J_fixed, 0.0))
-    flip = 1.0 if problem.symmetric else -1.0  # GMRES likes the monotone sign, MINRES the symmetric one
+    flip = (
+        1.0 if uses_minres(problem) else -1.0
+    )  # MINRES needs the symmetric sign, the others like the monotone one
 
     def matvec(step: PyTree) -> PyTree:
         u, y = step
@@ -146,16 +154,9 @@ def _solve_on_faces(
         along = derivative(Hu + nu * face) + (u - face) / metric.gamma
         return along, flip * jnp.where(active, Ju - delta * y, y / metric.rho)
 
-    def precondition(step: PyTree) -> PyTree:
-        u, y = step
-        return metric.gamma * u, metric.rho * y
-
     rhs = (rhs[0], flip * rhs[1])
     rtol = relative_to(here.merit, rhs, metric, rtol)
-    if problem.symmetric:
-        found = minres(matvec, rhs, precondition, rtol)
-    else:
-        found = gmres_in_units(matvec, rhs, metric, metric, rtol, min(MAX_PRODUCTS, n_unknowns(problem)))
+    found = solve_in_units(problem, matvec, rhs, metric, rtol)
     u, y = found.solution
     return Direction(fixed_x + derivative(u), fixed_lam + jnp.where(active, y, 0.0), found.n_products + 1)
 
@@ -173,9 +174,7 @@ def _solve_in_full(
         return x_part, lam_part
 
     back = Metric(gamma=1.0 / metric.gamma, rho=1.0 / metric.rho)
-    found = gmres_in_units(
-        matvec, (-here.r_x, -here.r_lam), metric, back, rtol, min(MAX_PRODUCTS, n_unknowns(problem))
-    )
+    found = _general(problem, matvec, (-here.r_x, -here.r_lam), metric, back, rtol)
     dx, dlam = found.solution
     return Direction(dx, dlam, found.n_products)
 
@@ -189,8 +188,26 @@ def relative_to(merit: Array, rhs: PyTree, units: Metric, rtol):
     return rtol * jnp.minimum(1.0, jnp.sqrt(safe_divide(merit, size, 1.0)))
 
 
-def minres(matvec: Callable, rhs: PyTree, precondition: Callable, rtol) -> krylov.KrylovResult:
+def uses_minres(problem: MisspecifiedVI) -> bool:
+    """Whether the system is to be given in its symmetric form."""
+    return bool(problem.symmetric) and n_unknowns(problem) > DENSE_SYMMETRIC
+
+
+def solve_in_units(
+    problem: MisspecifiedVI, matvec: Callable, rhs: PyTree, units: Metric, rtol
+) -> krylov.KrylovResult:
+    """A system whose unknowns and equations have the roots of the metric for units: by MINRES, GMRES or elimination."""
+    if uses_minres(problem):
+        return _minres(matvec, rhs, units, rtol)
+    return _general(problem, matvec, rhs, units, units, rtol)
+
+
+def _minres(matvec: Callable, rhs: PyTree, units: Metric, rtol) -> krylov.KrylovResult:
     """MINRES, on one vector where x is small: a product then costs less than the operations on its two parts."""
+
+    def precondition(step: PyTree) -> PyTree:
+        return units.gamma * step[0], units.rho * step[1]
+
     if rhs[0].size > SMALL:
         return krylov.minres(matvec, rhs, precondition, rtol, MAX_PRODUCTS_SYMMETRIC)
     vector, split = jax.flatten_util.ravel_pytree(rhs)
@@ -203,23 +220,33 @@ def minres(matvec: Callable, rhs: PyTree, precondition: Callable, rtol) -> krylo
     return krylov.KrylovResult(split(found.solution), found.n_products)
 
 
-def gmres_in_units(
-    matvec: Callable, rhs: PyTree, unknowns: Metric, equations: Metric, rtol, max_products: int
+def _general(
+    problem: MisspecifiedVI, matvec: Callable, rhs: PyTree, unknowns: Metric, equations: Metric, rtol
 ) -> krylov.KrylovResult:
-    """GMRES on the system with unknowns and equations multiplied by the roots of their metrics, so that its norm has
-    no units and the answer does not depend on them."""
+    """The system with unknowns and equations multiplied by the roots of their metrics, so that norms and pivots have no
+    units and the answer does not depend on them."""
 
     def scaled(step: PyTree, metric: Metric) -> PyTree:
         return jnp.sqrt(metric.gamma) * step[0], jnp.sqrt(metric.rho) * step[1]
 
-    found = krylov.gmres(
-        lambda step: scaled(matvec(scaled(step, unknowns)), equations),
-        scaled(rhs, equations),
-        lambda step: step,
-        rtol,
-        max_products,
-    )
+    def in_units(step: PyTree) -> PyTree:
+        return scaled(matvec(scaled(step, unknowns)), equations)
+
+    rhs, n = scaled(rhs, equations), n_unknowns(problem)
+    if n <= (DENSE_SYMMETRIC if problem.symmetric else DENSE):
+        found = _eliminate(in_units, rhs)
+    else:
+        found = krylov.gmres(in_units, rhs, lambda step: step, rtol, min(MAX_PRODUCTS, n))
     return krylov.KrylovResult(scaled(found.solution, unknowns), found.n_products)
+
+
+def _eliminate(matvec: Callable, rhs: PyTree) -> krylov.KrylovResult:
+    """Gaussian elimination on the matrix, formed by one product for each unknown."""
+    vector, split = jax.flatten_util.ravel_pytree(rhs)
+    unit = jnp.eye(vector.size, dtype=vector.dtype)
+    rows = jax.vmap(lambda v: jax.flatten_util.ravel_pytree(matvec(split(v)))[0])(unit)
+    solution = jnp.linalg.solve(rows.T + _ROUNDING * unit, vector)
+    return krylov.KrylovResult(split(solution), jnp.asarray(vector.size))
 
 
 def is_box(X: ConvexSet) -> bool:

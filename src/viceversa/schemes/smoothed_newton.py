@@ -14,15 +14,14 @@ from viceversa.numerics import safe_divide
 from viceversa.precision import zeros
 from viceversa.problem import MisspecifiedVI
 from viceversa.schemes.newton_system import (
-    MAX_PRODUCTS,
     Direction,
     Metric,
     Residual,
-    gmres_in_units,
     merit_of,
-    minres,
     n_unknowns,
     relative_to,
+    solve_in_units,
+    uses_minres,
 )
 from viceversa.sets import Box, NonNegative
 from viceversa.sets.base import ConvexSet
@@ -132,7 +131,9 @@ def smoothed_direction(problem: MisspecifiedVI, here: SmoothedMap, rtol, regular
     E, C = (1.0 - d) / (d * metric.gamma), (1.0 - e) / (e * metric.rho)
     held_x, held_lam = (1.0 - d) * here.r_x, (1.0 - e) * here.r_lam
     H_held, J_held = here.product(held_x, held_lam)
-    flip = 1.0 if problem.symmetric else -1.0  # GMRES likes the monotone sign, MINRES the symmetric one
+    flip = (
+        1.0 if uses_minres(problem) else -1.0
+    )  # MINRES needs the symmetric sign, the others like the monotone one
     rhs = (
         -(2.0 - d) * here.r_x / metric.gamma + nu * held_x + H_held,
         flip * ((2.0 - e) * here.r_lam / metric.rho + J_held - delta * held_lam),
@@ -147,10 +148,7 @@ def smoothed_direction(problem: MisspecifiedVI, here: SmoothedMap, rtol, regular
         gamma=metric.gamma * d / (1.0 + regularization * d), rho=metric.rho * e / (1.0 + regularization * e)
     )
     rtol = relative_to(here.merit, rhs, units, rtol)
-    if problem.symmetric:
-        found = minres(matvec, rhs, lambda step: (units.gamma * step[0], units.rho * step[1]), rtol)
-    else:
-        found = gmres_in_units(matvec, rhs, units, units, rtol, min(MAX_PRODUCTS, n_unknowns(problem)))
+    found = solve_in_units(problem, matvec, rhs, units, rtol)
     u, y = found.solution
     return Direction(u - held_x, y - held_lam, found.n_products + 2)
 
