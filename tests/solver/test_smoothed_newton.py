@@ -9,8 +9,10 @@ import pytest
 
 import viceversa as vv
 from viceversa.precision import double
+from viceversa.schemes import newton_system
 from viceversa.schemes.newton_system import Metric
 from viceversa.schemes.smoothed_newton import (
+    is_linear,
     may_leave_the_set,
     smoothed_direction,
     smoothed_map,
@@ -37,19 +39,23 @@ def test_smoothed_projection_is_the_formula_and_its_slope(m):
         X = vv.Box(LOW, HIGH)
         for _ in range(20):
             v = rng.normal(scale=2.0, size=5)
-            found = smoothed_projection(X, jnp.asarray(v), m)
+            found = smoothed_projection(X, jnp.asarray(v), m * m)
             expected = [plain_smoothing(low, high, at, m) for low, high, at in zip(LOW, HIGH, v, strict=True)]
             np.testing.assert_allclose(found.value, expected, atol=1e-14)
             step = 1e-6
-            after = smoothed_projection(X, jnp.asarray(v + step), m).value
-            before = smoothed_projection(X, jnp.asarray(v - step), m).value
+            after = smoothed_projection(X, jnp.asarray(v + step), m * m).value
+            before = smoothed_projection(X, jnp.asarray(v - step), m * m).value
             np.testing.assert_allclose(found.slope, (after - before) / (2 * step), atol=1e-5)
             if m == 0.0:
                 np.testing.assert_allclose(found.value, X.project(jnp.asarray(v)), rtol=0, atol=1e-15)
 
 
+@pytest.mark.parametrize("by", ["elimination", "Krylov vectors"])
 @pytest.mark.parametrize("symmetric", [True, False])
-def test_newton_step_solves_the_dense_system(symmetric):
+def test_newton_step_solves_the_dense_system(symmetric, by, monkeypatch):
+    if by != "elimination":
+        monkeypatch.setattr(newton_system, "DENSE", 0)
+        monkeypatch.setattr(newton_system, "DENSE_SYMMETRIC", 0)
     rng = np.random.default_rng(3)
     n, J, mu = 7, 2, 0.3
     A = rng.normal(size=(n, n))
@@ -95,6 +101,12 @@ def test_only_what_means_the_same_outside_the_set_may_leave_it():
     }
     for F, f, expected in cases.values():
         assert may_leave_the_set(vv.MisspecifiedVI(F, box, f, vv.Known(2.0))) is expected
+
+
+def test_linear_is_what_has_a_constant_jacobian():
+    box = vv.Box([0.0], [1.0])
+    for f, expected in ((None, True), (lambda x, t: t * x - 1.0, True), (lambda x, t: x * x - 1.0, False)):
+        assert is_linear(vv.MisspecifiedVI(lambda x, t: t * x - 1.0, box, f, vv.Known(2.0))) is expected
 
 
 def test_thousands_of_coupled_firms_need_no_more_steps_than_fifty():

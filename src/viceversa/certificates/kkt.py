@@ -146,7 +146,8 @@ def evaluate(
         theta0=theta0,
     )
     units = jnp.maximum(scales.f_start, scales.f_slope)
-    return residuals(problem, x, lam, theta, scales), problem.at(theta).f(x), units
+    found = residuals(problem, x, lam, theta, scales, scales_at_x=True)
+    return found, problem.at(theta).f(x), units
 
 
 evaluate_compiled = eqx.filter_jit(evaluate)

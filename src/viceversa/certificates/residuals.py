@@ -105,8 +105,10 @@ def constraint_slopes(problem: MisspecifiedVI, x: Array, x0: Array, theta: PyTre
     return problem.at(theta).f.of_gradients(x, lambda gradient: jnp.sum(jnp.abs(gradient) * x_hat))[1]
 
 
-def residuals(problem: MisspecifiedVI, x: Array, lam: Array, theta: PyTree, scales: Scales) -> Residuals:
-    """Everything the core certificate is made of, at (x, λ, θ).
+def residuals(
+    problem: MisspecifiedVI, x: Array, lam: Array, theta: PyTree, scales: Scales, *, scales_at_x: bool = False
+) -> Residuals:
+    """Everything the core certificate is made of, at (x, λ, θ); `scales_at_x` says that f's slopes in `scales` are of x.
 
     Stationarity is measured by x̃ = P_X(x + t g), g = −(F + Jfᵀλ), with t the largest x̂ over F̂: then g lies within
     ‖x − x̃‖/t of the normal cone of X at x̃, and x̃ within ‖x − x̃‖ of x; both are tol in their own units.
@@ -126,13 +128,15 @@ def residuals(problem: MisspecifiedVI, x: Array, lam: Array, theta: PyTree, scal
     stationarity = moved / reach
     learning_error = learning_error_bound(problem.learning, theta, x)
     learning = safe_divide(learning_error, theta_scale(problem, theta, scales.theta0), 0.0)
-    f_slope = numerics.cond(
-        jnp.maximum(stationarity, learning) <= _CLOSE,
-        lambda at: constraint_slopes(problem, at, scales.x0, theta),
-        lambda at: scales.f_slope,
-        x,
-        on_host=problem.runs_on_host,
-    )
+    f_slope = scales.f_slope
+    if not scales_at_x:
+        f_slope = numerics.cond(
+            jnp.maximum(stationarity, learning) <= _CLOSE,
+            lambda at: constraint_slopes(problem, at, scales.x0, theta),
+            lambda at: scales.f_slope,
+            x,
+            on_host=problem.runs_on_host,
+        )
     f_hat = jnp.maximum(scales.f_start, f_slope)
     budget = jnp.sum(lam * f_hat) + F_hat * jnp.sum(jnp.broadcast_to(x_hat, x.shape))
     natural = jnp.max(jnp.abs(x - X.project(x + g)), initial=0.0)

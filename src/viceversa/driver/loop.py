@@ -109,8 +109,10 @@ def run_fused(
     """
     n_grid = grid.shape[0]
     n_rows = n_grid if scheme.pauses(progress.scheme) is None else max(n_grid, _ROWS_OF_PAUSES)
-    empty = jax.eval_shape(lambda p: look(problem, scheme, p, scales, tol, truth, keep_points)[1], progress)
-    table = _Table(empty)
+    look_now: Any = eqx.filter_closure_convert(  # traced once, for the shape of a row and for the loop
+        lambda now: look(problem, scheme, now, scales, tol, truth, keep_points), progress
+    )
+    table = _Table(look_now.out_struct[1])
     rows = table.empty(n_rows)
     grid = jnp.asarray(grid)
     search = "compare_all" if n_grid <= _SHORT_GRID else "scan"  # a scan is a loop of its own
@@ -122,7 +124,7 @@ def run_fused(
         # point gets its Newton step even if it would pass as it is.
         until = jnp.where((n == 0) & (now.k == 0), now.k, grid[jnp.minimum(ahead, n_grid - 1)])
         now = advance(problem, scheme, now, until)
-        now, row = look(problem, scheme, now, scales, tol, truth, keep_points)
+        now, row = look_now(now)
         at = jnp.minimum(n, n_rows - 1)
         rows = jax.tree.map(lambda column, value: column.at[at].set(value), rows, table.packed(row))
         return now, rows, ks.at[at].set(now.k), n + 1

@@ -45,18 +45,19 @@ class NewtonLearner(Learner):
             shifted = jax.tree.map(lambda p, h: p - h / learning.lipschitz, theta, H)
             return v - jax.flatten_util.ravel_pytree(learning.set.project(shifted))[0]
 
-        r = natural(vector)
-        newton = vector - _solve(natural, vector, r)
+        r, product = jax.linearize(natural, vector)
+        newton = vector - _solve(product, r)
         newton = jax.flatten_util.ravel_pytree(learning.set.project(unravel(newton)))[0]
         r_newton = natural(newton)
         better = jnp.all(jnp.isfinite(newton)) & (jnp.sum(r_newton**2) <= 0.81 * jnp.sum(r**2))
         return LearnerState(k=state.k + 1, theta=unravel(jnp.where(better, newton, vector - r)))
 
 
-def _solve(natural: Callable[[Array], Array], vector: Array, r: Array) -> Array:
-    """∂r(θ)⁻¹ r."""
-    if vector.size > LARGEST_DENSE:
-        _, product = jax.linearize(natural, vector)
+def _solve(product: Callable[[Array], Array], r: Array) -> Array:
+    """∂r(θ)⁻¹ r, from products with ∂r(θ)."""
+    if r.size > LARGEST_DENSE:
         return gmres(product, r, lambda v: v, _RTOL, MAX_PRODUCTS).solution
-    jacobian = jax.jacfwd(natural)(vector)
-    return r / jacobian[:, 0] if vector.size == 1 else jnp.linalg.solve(jacobian, r)
+    if r.size == 1:
+        return r / product(jnp.ones_like(r))
+    columns = jax.vmap(product)(jnp.eye(r.size, dtype=r.dtype))
+    return jnp.linalg.solve(columns.T, r)

@@ -32,6 +32,7 @@ from viceversa.schemes.newton_system import (
 )
 from viceversa.schemes.simultaneous import Simultaneous, SimultaneousState
 from viceversa.schemes.smoothed_newton import (
+    is_linear,
     less_smoothing,
     may_leave_the_set,
     smoothed_direction,
@@ -40,7 +41,11 @@ from viceversa.schemes.smoothed_newton import (
 )
 
 _FIRST_BATCH = 20  # first-order iterations before Newton is tried
-_FIRST_BATCH_BOX = 5  # the same where X is a box: smoothing needs no good guess of the active bounds
+# The same where X is a box: smoothing needs no good guess of the active bounds; and where F and f are affine besides, so that
+# only a length of step is wanted.
+_FIRST_BATCH_BOX = 5
+_FIRST_BATCH_LINEAR = 1
+_NEXT_BATCH = 10  # at least so many after a Newton step that did not help; every further time twice as many
 _LONGEST_BATCH = 5000
 _MAX_HALVINGS = 5
 _ARMIJO = 0.1  # a step t must reduce the merit by the factor 1 − 0.1·t
@@ -119,7 +124,7 @@ class SemismoothNewton(Scheme):
         first = self.first.init(problem, x0, learner.theta, lam0, key)
         first = eqx.tree_at(lambda s: s.learner, first, learner)
         none = jnp.asarray(0)
-        batch = jnp.asarray(_FIRST_BATCH_BOX if _smooths(problem) else _FIRST_BATCH)
+        batch = jnp.asarray(_first_batch(problem))
         return NewtonState(
             first=first,
             n_left=batch,
@@ -228,7 +233,8 @@ class SemismoothNewton(Scheme):
         x, lam = jnp.where(helped, trial.x, old.x), jnp.where(helped, trial.lam, old.lam)
         F_x = jnp.where(helped, trial.F, old.F_prev)  # a kept step restarts the reflection: x_{k−1} = x_k
         method = eqx.tree_at(lambda m: (m.x, m.lam, m.F_prev, m.moved), old, (x, lam, F_x, jnp.asarray(True)))
-        batch = jnp.where(helped, state.batch, jnp.minimum(2 * state.batch, _LONGEST_BATCH))
+        longer = jnp.clip(2 * state.batch, _NEXT_BATCH, _LONGEST_BATCH)
+        batch = jnp.where(helped, state.batch, longer)
         rescued = state.phase == RESCUED
         first = eqx.tree_at(lambda s: (s.method, s.learner), state.first, (method, trial.learner))
         moved = NewtonState(
@@ -360,6 +366,12 @@ class _Trial(NamedTuple):
 
 def _smooths(problem: MisspecifiedVI) -> bool:
     return is_box(problem.set) and not problem.runs_on_host and not problem.learning.depends_on_x
+
+
+def _first_batch(problem: MisspecifiedVI) -> int:
+    if not _smooths(problem):
+        return _FIRST_BATCH
+    return _FIRST_BATCH_LINEAR if is_linear(problem) else _FIRST_BATCH_BOX
 
 
 def _restarted(problem: MisspecifiedVI, first: SimultaneousState) -> NewtonPoint | None:

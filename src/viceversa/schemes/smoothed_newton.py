@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
 from viceversa.functions import is_affine_in
-from viceversa.numerics import safe_divide
+from viceversa.numerics import positive_part, safe_divide
 from viceversa.precision import zeros
 from viceversa.problem import MisspecifiedVI
 from viceversa.schemes.newton_system import (
@@ -27,6 +27,7 @@ from viceversa.sets import Box, NonNegative
 from viceversa.sets.base import ConvexSet
 
 _LEAST_SLOPE = 1e-14  # of the smoothed projection: a coordinate below it stays on its bound to rounding
+_TINY = 1e-300  # 0/0 becomes 0 where a coordinate lies on its bound and nothing is smoothed
 _CLOSE = 1e-3  # a full step that leaves this share of the merit has found the active bounds: smooth no longer
 
 
@@ -37,8 +38,8 @@ class Smoothed(NamedTuple):
     slope: Float[Array, "..."]
 
 
-def smoothed_projection(X: ConvexSet, v: Array, m) -> Smoothed:
-    """P_X(v) of a box with its corners rounded over the length m (Chen–Harker–Kanzow–Smale):
+def smoothed_projection(X: ConvexSet, v: Array, m_sq) -> Smoothed:
+    """P_X(v) of a box with its corners rounded over the length m, given as m² (Chen–Harker–Kanzow–Smale):
 
     p(v) = v + e(v − l) − e(u − v),    e(w) = (√(w² + 4m²) − w)/2                                  (1)
 
@@ -47,24 +48,23 @@ def smoothed_projection(X: ConvexSet, v: Array, m) -> Smoothed:
     low, high = (X.low, X.high) if isinstance(X, Box) else (-jnp.inf, jnp.inf)
     if isinstance(X, NonNegative):
         low = 0.0
-    below, below_slope = _excess(v - low, m)
-    above, above_slope = _excess(high - v, m)
+    below, below_slope = _excess(v - low, m_sq)
+    above, above_slope = _excess(high - v, m_sq)
     return Smoothed(v + below - above, jnp.clip(1.0 - below_slope - above_slope, _LEAST_SLOPE, 1.0))
 
 
-def smoothed_positive_part(v: Array, m) -> Smoothed:
-    """[v]₊ with its corner rounded over the length m."""
-    excess, slope = _excess(v, m)
+def smoothed_positive_part(v: Array, m_sq) -> Smoothed:
+    """[v]₊ with its corner rounded over the length m, given as m²."""
+    excess, slope = _excess(v, m_sq)
     return Smoothed(v + excess, jnp.clip(1.0 - slope, _LEAST_SLOPE, 1.0))
 
 
-def _excess(w: Array, m) -> tuple[Array, Array]:
+def _excess(w: Array, m_sq) -> tuple[Array, Array]:
     """e(w) of (1) and −e′(w) = e(w)/√(w² + 4m²), without cancellation; both 0 where there is no bound (w = ∞)."""
-    finite = jnp.isfinite(w)
-    w = jnp.where(finite, w, 1.0)
-    root = jnp.sqrt(w * w + 4.0 * m * m)
-    e = jnp.where(w > 0, 2.0 * m * m / jnp.where(w > 0, root + w, 1.0), 0.5 * (root - w))
-    return jnp.where(finite, e, 0.0), jnp.where(finite, safe_divide(e, root, 0.0), 0.0)
+    root = jnp.sqrt(w * w + 4.0 * m_sq)
+    less = 2.0 * m_sq / (root + jnp.abs(w) + _TINY)  # e(|w|)
+    share = less / (root + _TINY)
+    return less + jnp.maximum(-w, 0.0), jnp.where(w >= 0, share, 1.0 - share)
 
 
 class SmoothedMap(NamedTuple):
@@ -96,7 +96,8 @@ def smoothed_map(
 
     (G, f_x), product = jax.linearize(kkt, x, lam)
     metric = _stiffened(metric, f.vjp(x)[1], product)
-    sharp_x, sharp_lam, _, _ = _parts(X, x, lam, G, f_x, metric, 0.0)
+    sharp_x = x - X.project(x - metric.gamma * G)
+    sharp_lam = lam - positive_part(lam + metric.rho * f_x)
     typical = jnp.sqrt(merit_of(sharp_x, sharp_lam, metric) / n_unknowns(problem))
     mu = jnp.where(jnp.isfinite(mu), mu, typical)
     r_x, r_lam, d, e = _parts(X, x, lam, G, f_x, metric, mu)
@@ -171,6 +172,13 @@ def may_leave_the_set(problem: MisspecifiedVI) -> bool:
     return f is None or is_affine_in(lambda at, t: jax.jacrev(lambda y: problem.at(t).f(y))(at), 0, x, theta)
 
 
+def is_linear(problem: MisspecifiedVI) -> bool:
+    """Whether F and f are affine in x, so that only the bounds and the signs of multipliers are not linear."""
+    x, theta = zeros(problem.shape), problem.learning.set.zeros()
+    parts = [part for part in (problem.operator, problem.constraints) if part is not None]
+    return all(is_affine_in(part, 0, x, theta) for part in parts)
+
+
 def _stiffened(metric: Metric, pullback: Callable, product: Callable) -> Metric:
     """ρ multiplied by how much stiffer H is along the constraints' gradients than its diagonal says.
 
@@ -186,6 +194,6 @@ def _stiffened(metric: Metric, pullback: Callable, product: Callable) -> Metric:
 
 
 def _parts(X: ConvexSet, x, lam, G, f_x, metric: Metric, mu) -> tuple[Array, Array, Array, Array]:
-    p = smoothed_projection(X, x - metric.gamma * G, mu * jnp.sqrt(metric.gamma))
-    q = smoothed_positive_part(lam + metric.rho * f_x, mu * jnp.sqrt(metric.rho))
+    p = smoothed_projection(X, x - metric.gamma * G, mu * mu * metric.gamma)
+    q = smoothed_positive_part(lam + metric.rho * f_x, mu * mu * metric.rho)
     return x - p.value, lam - q.value, p.slope, q.slope
