@@ -21,12 +21,11 @@ class KrylovResult(NamedTuple):
 
 
 class _MinresState(eqx.Module):
-    """One iteration of preconditioned MINRES: Lanczos vectors v, z, search directions w, rotations c, s."""
+    """One iteration of MINRES: Lanczos vectors v of lengths β, search directions w, rotations c and s."""
 
     x: PyTree
     v: PyTree
     v_prev: PyTree
-    z: PyTree
     w: PyTree
     w_prev: PyTree
     beta: Float[Array, ""]
@@ -44,51 +43,45 @@ def _combine(a, u: PyTree, b, v: PyTree, c, w: PyTree) -> PyTree:
     return jax.tree.map(lambda p, q, r: a * p + b * q + c * r, u, v, w)
 
 
-def minres(
-    matvec: Callable[[PyTree], PyTree],
-    rhs: PyTree,
-    precondition: Callable[[PyTree], PyTree],
-    rtol,
-    max_products: int,
-) -> KrylovResult:
-    """A symmetric (possibly indefinite) system to a relative residual, in the norm of the preconditioner.
+def minres(matvec: Callable[[PyTree], PyTree], rhs: PyTree, rtol, max_products: int) -> KrylovResult:
+    """A symmetric (possibly indefinite) system to a relative residual, by Paige and Saunders' method.
 
-    Paige and Saunders' method with a symmetric positive definite preconditioner; seven vectors whatever
-    the number of products.
+    Five vectors whatever the number of products. Iterations come in pairs: in each, the vectors of this and of the last
+    iteration change places, and after two of them they are where they were, so that the loop copies nothing.
     """
     zeros = jax.tree.map(jnp.zeros_like, rhs)
-    z = precondition(rhs)
-    beta = jnp.sqrt(jnp.maximum(tree_dot(z, rhs), 0.0))
+    beta = jnp.sqrt(tree_dot(rhs, rhs))
     one, zero = jnp.ones(()), jnp.zeros(())
     start = _MinresState(
-        x=zeros, v=rhs, v_prev=zeros, z=z, w=zeros, w_prev=zeros, beta=beta, beta_prev=one,
+        x=zeros, v=rhs, v_prev=zeros, w=zeros, w_prev=zeros, beta=beta, beta_prev=one,
         c=one, c_prev=one, s=zero, s_prev=zero, eta=beta, k=jnp.asarray(0),
     )  # fmt: skip
 
     def step(now: _MinresState) -> _MinresState:
-        z = jax.tree.map(lambda u: u / now.beta, now.z)
+        inverse = safe_divide(1.0, now.beta, 0.0)  # nothing is left: the second of a pair changes nothing
+        z = jax.tree.map(lambda u: inverse * u, now.v)
         product = matvec(z)
         delta = tree_dot(product, z)
-        v_next = _combine(1.0, product, -delta / now.beta, now.v, -now.beta / now.beta_prev, now.v_prev)
-        z_next = precondition(v_next)
-        beta_next = jnp.sqrt(jnp.maximum(tree_dot(z_next, v_next), 0.0))
+        v_next = _combine(1.0, product, -delta * inverse, now.v, -now.beta / now.beta_prev, now.v_prev)
+        beta_next = jnp.sqrt(tree_dot(v_next, v_next))
         diagonal = now.c * delta - now.c_prev * now.s * now.beta
-        rotated = jnp.sqrt(diagonal**2 + beta_next**2)
+        radius = jnp.sqrt(diagonal**2 + beta_next**2)
         above = now.s * delta + now.c_prev * now.c * now.beta
         above_twice = now.s_prev * now.beta
-        scale = safe_divide(1.0, rotated, 0.0)
-        c_next, s_next = safe_divide(diagonal, rotated, 1.0), safe_divide(beta_next, rotated, 0.0)
+        scale = safe_divide(1.0, radius, 0.0)
+        c_next, s_next = safe_divide(diagonal, radius, 1.0), scale * beta_next
         w_next = _combine(scale, z, -above_twice * scale, now.w_prev, -above * scale, now.w)
         x = jax.tree.map(lambda u, w: u + c_next * now.eta * w, now.x, w_next)
         return _MinresState(
-            x=x, v=v_next, v_prev=now.v, z=z_next, w=w_next, w_prev=now.w, beta=beta_next, beta_prev=now.beta,
+            x=x, v=v_next, v_prev=now.v, w=w_next, w_prev=now.w, beta=beta_next,
+            beta_prev=jnp.where(now.beta > 0, now.beta, 1.0),
             c=c_next, c_prev=now.c, s=s_next, s_prev=now.s, eta=-s_next * now.eta, k=now.k + 1,
         )  # fmt: skip
 
     def unfinished(now: _MinresState) -> Array:
         return (jnp.abs(now.eta) > rtol * beta) & (now.k < max_products) & (now.beta > 0)
 
-    end = jax.lax.while_loop(unfinished, step, start)
+    end = jax.lax.while_loop(unfinished, lambda now: step(step(now)), start)
     return KrylovResult(end.x, end.k)
 
 
@@ -106,11 +99,10 @@ class _GmresState(eqx.Module):
 def gmres(
     matvec: Callable[[PyTree], PyTree],
     rhs: PyTree,
-    precondition: Callable[[PyTree], PyTree],
     rtol,
     max_products: int,
 ) -> KrylovResult:
-    """Any system to a relative residual, one cycle of at most `max_products` vectors, preconditioned on the right."""
+    """Any system to a relative residual, one cycle of at most `max_products` vectors."""
     beta = jnp.sqrt(tree_dot(rhs, rhs))
     m = max_products
     first = jax.tree.map(lambda u: u * safe_divide(1.0, beta, 0.0), rhs)
@@ -128,7 +120,7 @@ def gmres(
         return jax.tree.map(lambda u: u[i], V)
 
     def step(now: _GmresState) -> _GmresState:
-        w = matvec(precondition(row(now.V, now.k)))
+        w = matvec(row(now.V, now.k))
 
         def orthogonalise(i, carry):
             w, h = carry
@@ -172,4 +164,4 @@ def gmres(
 
     y = jax.lax.fori_loop(0, m, back_substitute, jnp.zeros(m))
     combination = jax.tree.map(lambda u: jnp.tensordot(y, u[:m], axes=1), end.V)
-    return KrylovResult(precondition(combination), end.k)
+    return KrylovResult(combination, end.k)

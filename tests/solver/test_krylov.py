@@ -27,20 +27,17 @@ def _joined(tree):
     return np.concatenate([tree["x"], tree["lam"]])
 
 
-@pytest.mark.parametrize("preconditioned", [False, True])
 @pytest.mark.parametrize("method", [minres, gmres])
-def test_solves_an_indefinite_saddle_system(method, preconditioned):
+def test_solves_an_indefinite_saddle_system(method):
     rng = np.random.default_rng(1)
     A, J = rng.normal(size=(20, 20)), rng.normal(size=(10, 20))
     H = A @ A.T + np.eye(20) if method is minres else A @ A.T + np.eye(20) + 3.0 * (A - A.T)
     K = np.block([[H, J.T], [J, -1e-3 * np.eye(10)]])
     rhs = rng.normal(size=N)
-    d = rng.uniform(0.2, 3.0, N) if preconditioned else np.ones(N)
     limit = 120 if method is minres else N
     found = method(
         lambda v: _split(K @ jnp.concatenate([v["x"], v["lam"]])),
         _split(jnp.asarray(rhs)),
-        lambda v: _split(d * jnp.concatenate([v["x"], v["lam"]])),
         1e-13,
         limit,
     )
@@ -53,13 +50,18 @@ def test_low_rank_plus_identity_takes_rank_plus_two_products():
     rng = np.random.default_rng(2)
     U = rng.normal(size=(N, 3))
     K = np.eye(N) + U @ U.T
-    found = minres(lambda v: K @ v, jnp.asarray(rng.normal(size=N)), lambda v: v, 1e-10, 100)
-    assert int(found.n_products) <= 5
+    found = minres(lambda v: K @ v, jnp.asarray(rng.normal(size=N)), 1e-10, 100)
+    assert int(found.n_products) <= 6  # they come in pairs
+
+
+def test_minres_that_is_done_after_one_product_is_not_spoilt_by_the_second():
+    found = minres(lambda v: 4.0 * v, jnp.asarray([1.0, -2.0]), 0.0, 10)
+    np.testing.assert_allclose(found.solution, [0.25, -0.5], rtol=0, atol=1e-16)
 
 
 def test_zero_right_hand_side_gives_zero():
     for method in (minres, gmres):
-        found = method(lambda v: 2.0 * v, jnp.zeros(4), lambda v: v, 1e-10, 4)
+        found = method(lambda v: 2.0 * v, jnp.zeros(4), 1e-10, 4)
         assert np.all(np.asarray(found.solution) == 0.0)
 
 

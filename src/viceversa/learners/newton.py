@@ -56,7 +56,7 @@ class NewtonLearner(Learner):
 def _solve(product: Callable[[Array], Array], r: Array) -> Array:
     """∂r(θ)⁻¹ r, from products with ∂r(θ)."""
     if r.size > LARGEST_DENSE:
-        return gmres(product, r, lambda v: v, _RTOL, MAX_PRODUCTS).solution
+        return gmres(product, r, _RTOL, MAX_PRODUCTS).solution
     if r.size == 1:
         return r / product(jnp.ones_like(r))
     columns = jax.vmap(product)(jnp.eye(r.size, dtype=r.dtype))

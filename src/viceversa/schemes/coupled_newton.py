@@ -80,7 +80,7 @@ class CoupledMap(NamedTuple):
 
         rhs = jax.tree.map(jnp.negative, r)
         n_most = min(MAX_PRODUCTS, tree_size(rhs))
-        found = krylov.gmres(matvec, rhs, lambda step: step, rtol, n_most)
+        found = krylov.gmres(matvec, rhs, rtol, n_most)
         return CoupledDirection(*in_units(*found.solution), found.n_products)
 
 

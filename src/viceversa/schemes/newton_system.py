@@ -18,7 +18,7 @@ from viceversa.problem import MisspecifiedVI
 from viceversa.sets import Ball, Box, Free, Intersection, NonNegative, Product
 from viceversa.sets.base import ConvexSet
 
-MAX_PRODUCTS_SYMMETRIC = 200  # MINRES keeps seven vectors, so it may take its time
+MAX_PRODUCTS_SYMMETRIC = 200  # MINRES keeps five vectors, so it may take its time
 # Local derivatives below this share of a row of the Jacobian are taken for zero; where n coordinates are coupled alike,
 # 1/γ, the norm of the whole, is √n times the norm of a row.
 LEAST_CURVATURE = 1e-3
@@ -205,19 +205,22 @@ def solve_in_units(
 def _minres(matvec: Callable, rhs: PyTree, units: Metric, rtol) -> krylov.KrylovResult:
     """MINRES, on one vector where x is small: a product then costs less than the operations on its two parts."""
 
-    def precondition(step: PyTree) -> PyTree:
-        return units.gamma * step[0], units.rho * step[1]
+    root: PyTree = (jnp.broadcast_to(jnp.sqrt(units.gamma), rhs[0].shape), jnp.sqrt(units.rho))
+    join, split = (lambda step: step), (lambda step: step)
+    if rhs[0].size <= SMALL:
+        root, split = jax.flatten_util.ravel_pytree(root)
+        join = lambda step: jax.flatten_util.ravel_pytree(step)[0]
 
-    if rhs[0].size > SMALL:
-        return krylov.minres(matvec, rhs, precondition, rtol, MAX_PRODUCTS_SYMMETRIC)
-    vector, split = jax.flatten_util.ravel_pytree(rhs)
+    def scaled(step: PyTree) -> PyTree:
+        return jax.tree.map(jnp.multiply, root, step)
 
-    def joined(operation: Callable) -> Callable[[Array], Array]:
-        return lambda v: jax.flatten_util.ravel_pytree(operation(split(v)))[0]
-
-    scale = joined(precondition)(jnp.ones_like(vector))
-    found = krylov.minres(joined(matvec), vector, lambda v: scale * v, rtol, MAX_PRODUCTS_SYMMETRIC)
-    return krylov.KrylovResult(split(found.solution), found.n_products)
+    found = krylov.minres(
+        lambda step: scaled(join(matvec(split(scaled(step))))),
+        scaled(join(rhs)),
+        rtol,
+        MAX_PRODUCTS_SYMMETRIC,
+    )
+    return krylov.KrylovResult(split(scaled(found.solution)), found.n_products)
 
 
 def _general(
@@ -236,7 +239,7 @@ def _general(
     if n <= (DENSE_SYMMETRIC if problem.symmetric else DENSE):
         found = _eliminate(in_units, rhs)
     else:
-        found = krylov.gmres(in_units, rhs, lambda step: step, rtol, min(MAX_PRODUCTS, n))
+        found = krylov.gmres(in_units, rhs, rtol, min(MAX_PRODUCTS, n))
     return krylov.KrylovResult(scaled(found.solution, unknowns), found.n_products)
 
 
