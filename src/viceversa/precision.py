@@ -8,6 +8,7 @@ import jax
 import numpy as np
 
 _ALIGNMENT = 64  # bytes; XLA's minimum for arrays it does not own
+_MANY = 1 << 19
 
 
 def double():
@@ -23,8 +24,11 @@ def float64_copy(value) -> np.ndarray:
     return copy
 
 
-def zeros(shape: tuple[int, ...]) -> np.ndarray:
-    """Zeros that JAX can read in place; memory nobody writes to is not taken."""
+def zeros(shape: tuple[int, ...]) -> np.ndarray | jax.Array:
+    """Zeros that JAX can read in place; many of them are made where JAX keeps its arrays, so that they exist only once."""
+    if math.prod(shape) > _MANY:
+        with double():
+            return jax.numpy.zeros(shape)
     return _in_place(np.zeros(8 * math.prod(shape) + _ALIGNMENT, dtype=np.uint8), shape)
 
 

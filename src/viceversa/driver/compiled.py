@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 import weakref
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -13,15 +14,19 @@ import numpy as np
 
 _KEPT_BYTES = 1 << 26  # data of problems up to this size stays on the device between calls
 _MOST_PROGRAMS = 256
-_SMALL = 1024  # numbers in an array up to which it shares an output
+_SMALL = 1024  # numbers in an array up to which it shares an output and is not given away
 # Of XLA's two ways to compile fused loops for a processor, the one that takes half as long; its code is as fast.
 _FAST_COMPILATION = {"xla_cpu_use_fusion_emitters": False}
+# For large arrays also no sums by YNNPACK, which takes room for another such array on the way.
+_LITTLE_MEMORY = {**_FAST_COMPILATION, "xla_cpu_experimental_ynn_fusion_type": ""}
+_LARGE = 1 << 19  # numbers
 
 
 class Compiled:
     """A function of trees, compiled with their arrays as arguments and everything else held fixed.
 
-    The first two arguments (the problem and the scheme) are immutable: their flat forms are remembered while they live.
+    The first two arguments (the problem and the scheme) are immutable: their flat forms are remembered while they live. Of the
+    others, large arrays are given away: the program may put its results where they were.
     """
 
     def __init__(self, function: Callable):
@@ -30,35 +35,48 @@ class Compiled:
 
     def __call__(self, *args: Any) -> Any:
         (problem, scheme), kept = zip(*(_flat_form(arg) for arg in args[:2]), strict=True)
-        rest, tree = jax.tree.flatten(args[2:])
-        is_array = tuple(isinstance(leaf, (jax.Array, np.ndarray, np.generic)) for leaf in rest)
-        arrays = [leaf for leaf, use in zip(rest, is_array, strict=True) if use]
-        fixed = tuple(leaf for leaf, use in zip(rest, is_array, strict=True) if not use)
-        key = (kept, tree, is_array, fixed)
+        leaves, tree = jax.tree.flatten(args[2:])
+        kinds = tuple(_kind(leaf) for leaf in leaves)
+        sorted_out: dict[str, list] = {"fixed": [], "small": [], "large": []}
+        for leaf, kind in zip(leaves, kinds, strict=True):
+            sorted_out[kind].append(leaf)
+        fixed, small, large = tuple(sorted_out["fixed"]), sorted_out["small"], sorted_out["large"]
+        key = (kept, tree, kinds, fixed)
         program = self._programs.get(key)
         if program is not None:
-            return program(problem, scheme, arrays).whole()
+            return program(problem, scheme, small, large).whole()
         while (
             len(self._programs) >= _MOST_PROGRAMS
         ):  # the oldest goes: every lambda is a structure of its own
             self._programs.pop(next(iter(self._programs)))
         self._programs[key], found = _compile(
-            _Unflatten(self.function, kept, tree, is_array, fixed), problem, scheme, arrays
+            _Unflatten(self.function, kept, tree, kinds, fixed), problem, scheme, small, large
         )
         return found.whole()
 
 
+def _kind(leaf: Any) -> str:
+    if not isinstance(leaf, (jax.Array, np.ndarray, np.generic)):
+        return "fixed"
+    return "large" if leaf.size > _SMALL else "small"
+
+
 def _compile(function: Callable, *args: Any) -> tuple[Callable, Any]:
     """The compiled function, and what it returns for `args`."""
-    options = _FAST_COMPILATION if jax.default_backend() == "cpu" else None
-    program = jax.jit(function, compiler_options=options)
-    try:
+    largest = max((np.size(leaf) for leaf in jax.tree.leaves(args)), default=0)
+    options = _LITTLE_MEMORY if largest > _LARGE else _FAST_COMPILATION
+    program = jax.jit(
+        function, compiler_options=options if jax.default_backend() == "cpu" else None, donate_argnums=3
+    )
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Some donated buffers were not usable")
+        try:
+            return program, program(*args)
+        except jax.errors.JaxRuntimeError as error:
+            if "No such compile option" not in str(error):
+                raise
+        program = jax.jit(function, donate_argnums=3)  # another release of XLA, without this choice
         return program, program(*args)
-    except jax.errors.JaxRuntimeError as error:
-        if "No such compile option" not in str(error):
-            raise
-    program = jax.jit(function)  # another release of XLA, without this choice
-    return program, program(*args)
 
 
 class _Kept:
@@ -80,17 +98,18 @@ class _Unflatten:
     """The function on flat arrays."""
 
     def __init__(
-        self, function: Callable, kept: tuple[_Kept, ...], tree: Any, is_array: tuple[bool, ...], fixed: tuple
+        self, function: Callable, kept: tuple[_Kept, ...], tree: Any, kinds: tuple[str, ...], fixed: tuple
     ):
-        self.function, self.kept, self.tree, self.is_array, self.fixed = function, kept, tree, is_array, fixed
+        self.function, self.kept, self.tree, self.kinds, self.fixed = function, kept, tree, kinds, fixed
         self.__name__ = getattr(function, "__name__", "compiled")
 
-    def __call__(self, problem: list, scheme: list, arrays: list) -> Any:
+    def __call__(self, problem: list, scheme: list, small: list, large: list) -> Any:
         first = [
             _rebuilt(kept.tree, kept.is_array, kept.fixed, given)
             for kept, given in zip(self.kept, (problem, scheme), strict=True)
         ]
-        rest = _rebuilt(self.tree, self.is_array, self.fixed, arrays)
+        sources = {"fixed": iter(self.fixed), "small": iter(small), "large": iter(large)}
+        rest = jax.tree.unflatten(self.tree, [next(sources[kind]) for kind in self.kinds])
         return _Packed.of(self.function(*first, *rest))
 
 
