@@ -15,11 +15,11 @@ import numpy as np
 _KEPT_BYTES = 1 << 26  # data of problems up to this size stays on the device between calls
 _MOST_PROGRAMS = 256
 _SMALL = 1024  # numbers in an array up to which it shares an output and is not given away
-# Of XLA's two ways to compile fused loops for a processor, the one that takes half as long; its code is as fast.
+# Sums by YNNPACK, XLA's choice, wake up a second thread and take room for another array of the size of what is summed.
+_FAST_CODE = {"xla_cpu_experimental_ynn_fusion_type": ""}
+# Of XLA's two ways to compile fused loops for a processor the one that takes half as long, and YNNPACK, which needs no code.
 _FAST_COMPILATION = {"xla_cpu_use_fusion_emitters": False}
-# For large arrays also no sums by YNNPACK, which takes room for another such array on the way.
-_LITTLE_MEMORY = {**_FAST_COMPILATION, "xla_cpu_experimental_ynn_fusion_type": ""}
-_LARGE = 1 << 19  # numbers
+_LARGE = 1 << 19  # numbers in an array from which compilation is short beside the solve
 
 
 class Compiled:
@@ -49,9 +49,9 @@ class Compiled:
             len(self._programs) >= _MOST_PROGRAMS
         ):  # the oldest goes: every lambda is a structure of its own
             self._programs.pop(next(iter(self._programs)))
-        self._programs[key], found = _compile(
-            _Unflatten(self.function, kept, tree, kinds, fixed), problem, scheme, small, large
-        )
+        function = _Unflatten(self.function, kept, tree, kinds, fixed)
+        quickly = getattr(args[1], "few_steps", False)
+        self._programs[key], found = _compile(function, quickly, problem, scheme, small, large)
         return found.whole()
 
 
@@ -61,10 +61,10 @@ def _kind(leaf: Any) -> str:
     return "large" if leaf.size > _SMALL else "small"
 
 
-def _compile(function: Callable, *args: Any) -> tuple[Callable, Any]:
-    """The compiled function, and what it returns for `args`."""
+def _compile(function: Callable, quickly: bool, *args: Any) -> tuple[Callable, Any]:
+    """The compiled function, and what it returns for `args`; `quickly` where compiling it takes longer than running it."""
     largest = max((np.size(leaf) for leaf in jax.tree.leaves(args)), default=0)
-    options = _LITTLE_MEMORY if largest > _LARGE else _FAST_COMPILATION
+    options = _FAST_COMPILATION if quickly and largest <= _LARGE else _FAST_CODE
     program = jax.jit(
         function, compiler_options=options if jax.default_backend() == "cpu" else None, donate_argnums=3
     )

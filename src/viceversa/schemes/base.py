@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
 from jaxtyping import Array, Float, PyTree
@@ -24,6 +24,8 @@ class Point(NamedTuple):
 
 class Scheme(eqx.Module):
     """How (x, λ, θ) moves. Subclasses are final."""
+
+    few_steps: ClassVar[bool] = False  # whether a run takes so few of them that compiling it takes longer
 
     def check(self, problem: MisspecifiedVI) -> None:
         """Refuse, in a sentence, a problem this scheme is not for; called once by the host before a run."""

@@ -102,6 +102,7 @@ class SemismoothNewton(Scheme):
     """
 
     reference: ClassVar[str] = "facchinei2003finite, Ch. 7-9; dey2026misspecified, Alg. 1"
+    few_steps: ClassVar[bool] = True
 
     first: Simultaneous
     newton_learner: NewtonLearner
