@@ -15,10 +15,11 @@ import numpy as np
 _KEPT_BYTES = 1 << 26  # data of problems up to this size stays on the device between calls
 _MOST_PROGRAMS = 256
 _SMALL = 1024  # numbers in an array up to which it shares an output and is not given away
+# Both ask for the program in four parts: XLA's thirty-two are many for what is compiled here.
 # Sums by YNNPACK, XLA's choice, wake up a second thread and take room for another array of the size of what is summed.
-_FAST_CODE = {"xla_cpu_experimental_ynn_fusion_type": ""}
+_FAST_CODE = {"xla_cpu_experimental_ynn_fusion_type": "", "xla_cpu_parallel_codegen_split_count": 4}
 # Of XLA's two ways to compile fused loops for a processor the one that takes half as long, and YNNPACK, which needs no code.
-_FAST_COMPILATION = {"xla_cpu_use_fusion_emitters": False}
+_FAST_COMPILATION = {"xla_cpu_use_fusion_emitters": False, "xla_cpu_parallel_codegen_split_count": 4}
 _LARGE = 1 << 19  # numbers in an array from which compilation is short beside the solve
 
 
