@@ -7,7 +7,9 @@ import numpy as np
 
 import viceversa as vv
 from viceversa import precision
+from viceversa.driver import loop
 from viceversa.driver.compiled import Compiled, Later
+from viceversa.schemes.base import as_scheme
 
 
 def test_every_recorded_iterate_is_that_of_iterate_for_odd_and_even_segments():
@@ -68,3 +70,37 @@ def test_small_results_come_back_as_they_were():
     rest = later.whole()
     np.testing.assert_array_equal(rest["matrix"], np.outer(x, y), strict=True)
     assert rest["largest"] == np.iinfo(np.int64).max
+
+
+def test_a_start_may_be_given_away_but_where_a_run_stands_may_not():
+    """A state holds the same array in two places; a program it is given to must leave both alone."""
+
+    def add(x, y, state):
+        return {"sum": x + y, "state": [2.0 * part for part in state]}
+
+    with precision.double():
+        once, twice = jnp.arange(3000.0), jnp.ones(3000)
+        x, y = np.ones(1), np.ones(1)
+        out = Compiled(add)(x, y, [twice, twice])
+        Compiled(add, gives_away=True)(x, y, [once])
+    np.testing.assert_array_equal(out["state"][1], 2.0 * np.ones(3000))
+    assert not twice.is_deleted()
+    assert once.is_deleted()
+
+
+def test_a_large_run_goes_on_from_where_it_stands():
+    n = 2000
+    problem = vv.MisspecifiedVI(
+        lambda x, theta: x - theta, vv.Box(np.zeros(n), np.ones(n)), learning=vv.Known(0.5)
+    )
+    scheme = as_scheme(vv.AugmentedLagrangian(step_size=0.1, penalty=1.0))
+    with precision.double():
+        starts = (np.zeros(n), np.asarray(0.5), np.zeros(0))
+        tol, none = np.float64(0.0), None
+        outcome = loop.begin_compiled(
+            problem, scheme, starts, np.int64(0), np.array([0, 5]), tol, none, False
+        )
+        standing = outcome.standing.whole()
+        later = loop.go_on_compiled(problem, scheme, standing, np.array([0, 9]), tol, none, False)
+    whole = vv.solve(problem, scheme, tol=0.0, max_iter=9)
+    np.testing.assert_allclose(later.point.x, whole.x, rtol=0, atol=1e-15)

@@ -26,40 +26,41 @@ _LARGE = 1 << 19  # numbers in an array from which compilation is short beside t
 class Compiled:
     """A function of trees, compiled with their arrays as arguments and everything else held fixed.
 
-    The first two arguments (the problem and the scheme) are immutable: their flat forms are remembered while they live. Of the
-    others, large arrays are given away: the program may put its results where they were.
+    The first two arguments (the problem and the scheme) are immutable: their flat forms are remembered while they live. With
+    `gives_away`, large arrays of the others are the program's: it may put its results where they were. Each must then stand
+    in one place only.
     """
 
-    def __init__(self, function: Callable):
-        self.function = function
+    def __init__(self, function: Callable, *, gives_away: bool = False):
+        self.function, self.gives_away = function, gives_away
         self._programs: dict[Any, Callable] = {}
 
     def __call__(self, *args: Any) -> Any:
         (problem, scheme), kept = zip(*(_flat_form(arg) for arg in args[:2]), strict=True)
         leaves, tree = jax.tree.flatten(args[2:])
-        kinds = tuple(_kind(leaf) for leaf in leaves)
-        sorted_out: dict[str, list] = {"fixed": [], "small": [], "large": []}
+        kinds = tuple(_kind(leaf, self.gives_away) for leaf in leaves)
+        sorted_out: dict[str, list] = {"fixed": [], "kept": [], "given away": []}
         for leaf, kind in zip(leaves, kinds, strict=True):
             sorted_out[kind].append(leaf)
-        fixed, small, large = tuple(sorted_out["fixed"]), sorted_out["small"], sorted_out["large"]
+        fixed, own, given = tuple(sorted_out["fixed"]), sorted_out["kept"], sorted_out["given away"]
         key = (kept, tree, kinds, fixed)
         program = self._programs.get(key)
         if program is not None:
-            return program(problem, scheme, small, large).whole()
+            return program(problem, scheme, own, given).whole()
         while (
             len(self._programs) >= _MOST_PROGRAMS
         ):  # the oldest goes: every lambda is a structure of its own
             self._programs.pop(next(iter(self._programs)))
         function = _Unflatten(self.function, kept, tree, kinds, fixed)
         quickly = getattr(args[1], "few_steps", False)
-        self._programs[key], found = _compile(function, quickly, problem, scheme, small, large)
+        self._programs[key], found = _compile(function, quickly, problem, scheme, own, given)
         return found.whole()
 
 
-def _kind(leaf: Any) -> str:
+def _kind(leaf: Any, gives_away: bool) -> str:
     if not isinstance(leaf, (jax.Array, np.ndarray, np.generic)):
         return "fixed"
-    return "large" if leaf.size > _SMALL else "small"
+    return "given away" if gives_away and leaf.size > _SMALL else "kept"
 
 
 def _compile(function: Callable, quickly: bool, *args: Any) -> tuple[Callable, Any]:
@@ -104,12 +105,12 @@ class _Unflatten:
         self.function, self.kept, self.tree, self.kinds, self.fixed = function, kept, tree, kinds, fixed
         self.__name__ = getattr(function, "__name__", "compiled")
 
-    def __call__(self, problem: list, scheme: list, small: list, large: list) -> Any:
+    def __call__(self, problem: list, scheme: list, own: list, given: list) -> Any:
         first = [
-            _rebuilt(kept.tree, kept.is_array, kept.fixed, given)
-            for kept, given in zip(self.kept, (problem, scheme), strict=True)
+            _rebuilt(kept.tree, kept.is_array, kept.fixed, arrays)
+            for kept, arrays in zip(self.kept, (problem, scheme), strict=True)
         ]
-        sources = {"fixed": iter(self.fixed), "small": iter(small), "large": iter(large)}
+        sources = {"fixed": iter(self.fixed), "kept": iter(own), "given away": iter(given)}
         rest = jax.tree.unflatten(self.tree, [next(sources[kind]) for kind in self.kinds])
         return _Packed.of(self.function(*first, *rest))
 
