@@ -12,6 +12,7 @@ from viceversa.schemes.interior_point import Lifted
 
 _SMALLEST = 1e-15  # SciPy's stopping tolerance on the scaled cost: as far as rounding allows
 _FEASIBLE = 1e-8  # how far a reply may miss its constraints, relative to their size, and still count
+_SHARE = 1e-3  # of the largest strategy: the least size of one, so that a player who all but stays out is not held to rounding
 _MAX_ITER = 500
 
 Look = Callable[[np.ndarray], tuple[float, np.ndarray, np.ndarray, np.ndarray]]
@@ -47,6 +48,7 @@ def best_reply(look: Look, own: np.ndarray, x: np.ndarray, middle: np.ndarray, X
     rules = _rules(look, own, x, X, slack)
     bounds = np.column_stack([X.lower[own], X.upper[own]])
     best, reply = np.nan, here
+    reach = np.maximum(np.abs(here), _SHARE * np.abs(x).max(initial=0.0))
     for start in (middle[own], here):
         found: Any = minimize(
             lambda y: look(y)[0] / size,
@@ -59,7 +61,7 @@ def best_reply(look: Look, own: np.ndarray, x: np.ndarray, middle: np.ndarray, X
         )
         y = np.clip(found.x, *bounds.T)
         value = look(y)[0]
-        if _misses(rules, y, here) <= _FEASIBLE and np.isfinite(value) and not value >= best:
+        if _misses(rules, y, reach) <= _FEASIBLE and np.isfinite(value) and not value >= best:
             best, reply = value, y
     return Reply(cost, float(best), reply, float(abs(gradient @ here)), np.abs(jacobian) @ np.abs(here))
 
@@ -97,9 +99,9 @@ def _rules(look: Look, own: np.ndarray, x: np.ndarray, X: Lifted, slack: np.ndar
     return rules
 
 
-def _misses(rules: list[dict[str, Any]], y: np.ndarray, here: np.ndarray) -> float:
-    """The largest violation of the rules at y, relative to what their values change by across the strategy."""
-    worst, reach = 0.0, np.maximum(np.abs(y), np.abs(here))
+def _misses(rules: list[dict[str, Any]], y: np.ndarray, reach: np.ndarray) -> float:
+    """The largest violation of the rules at y, relative to what their values change by over a strategy of size `reach`."""
+    worst, reach = 0.0, np.maximum(np.abs(y), reach)
     for rule in rules:
         value = np.asarray(rule["fun"](y))
         missing = np.abs(value) if rule["type"] == "eq" else np.maximum(-value, 0.0)
