@@ -72,22 +72,6 @@ def test_small_results_come_back_as_they_were():
     assert rest["largest"] == np.iinfo(np.int64).max
 
 
-def test_a_start_may_be_given_away_but_where_a_run_stands_may_not():
-    """A state holds the same array in two places; a program it is given to must leave both alone."""
-
-    def add(x, y, state):
-        return {"sum": x + y, "state": [2.0 * part for part in state]}
-
-    with precision.double():
-        once, twice = jnp.arange(3000.0), jnp.ones(3000)
-        x, y = np.ones(1), np.ones(1)
-        out = Compiled(add)(x, y, [twice, twice])
-        Compiled(add, gives_away=True)(x, y, [once])
-    np.testing.assert_array_equal(out["state"][1], 2.0 * np.ones(3000))
-    assert not twice.is_deleted()
-    assert once.is_deleted()
-
-
 def test_a_large_run_goes_on_from_where_it_stands():
     n = 2000
     problem = vv.MisspecifiedVI(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 import weakref
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -14,71 +13,59 @@ import numpy as np
 
 _KEPT_BYTES = 1 << 26  # data of problems up to this size stays on the device between calls
 _MOST_PROGRAMS = 256
-_SMALL = 1024  # numbers in an array up to which it shares an output and is not given away
-# Both ask for the program in four parts: XLA's thirty-two are many for what is compiled here.
-# Sums by YNNPACK, XLA's choice, wake up a second thread and take room for another array of the size of what is summed.
-_FAST_CODE = {"xla_cpu_experimental_ynn_fusion_type": "", "xla_cpu_parallel_codegen_split_count": 4}
-# Of XLA's two ways to compile fused loops for a processor the one that takes half as long, and YNNPACK, which needs no code.
-_FAST_COMPILATION = {"xla_cpu_use_fusion_emitters": False, "xla_cpu_parallel_codegen_split_count": 4}
+_SMALL = 1024  # numbers in an array up to which it shares an output
 _LARGE = 1 << 19  # numbers in an array from which compilation is short beside the solve
+_IN_FOUR_PARTS = {
+    "xla_cpu_parallel_codegen_split_count": 4
+}  # XLA's thirty-two are many for what is compiled here
+# Sums by YNNPACK, XLA's choice, wake up a second thread and take room for another array of the size of what is summed.
+_FAST_CODE = {**_IN_FOUR_PARTS, "xla_cpu_experimental_ynn_fusion_type": ""}
+# Of XLA's two ways to compile fused loops for a processor the one that takes half as long; YNNPACK, which needs no code,
+# for long sums, and short ones in one pass instead of a tree of them.
+_FAST_COMPILATION = {
+    **_IN_FOUR_PARTS,
+    "xla_cpu_use_fusion_emitters": False,
+    "xla_disable_hlo_passes": "tree_reduction_rewriter",
+}
 
 
 class Compiled:
     """A function of trees, compiled with their arrays as arguments and everything else held fixed.
 
-    The first two arguments (the problem and the scheme) are immutable: their flat forms are remembered while they live. With
-    `gives_away`, large arrays of the others are the program's: it may put its results where they were. Each must then stand
-    in one place only.
+    The first two arguments (the problem and the scheme) are immutable: their flat forms are remembered while they live.
     """
 
-    def __init__(self, function: Callable, *, gives_away: bool = False):
-        self.function, self.gives_away = function, gives_away
+    def __init__(self, function: Callable):
+        self.function = function
         self._programs: dict[Any, Callable] = {}
 
     def __call__(self, *args: Any) -> Any:
-        (problem, scheme), kept = zip(*(_flat_form(arg) for arg in args[:2]), strict=True)
-        leaves, tree = jax.tree.flatten(args[2:])
-        kinds = tuple(_kind(leaf, self.gives_away) for leaf in leaves)
-        sorted_out: dict[str, list] = {"fixed": [], "kept": [], "given away": []}
-        for leaf, kind in zip(leaves, kinds, strict=True):
-            sorted_out[kind].append(leaf)
-        fixed, own, given = tuple(sorted_out["fixed"]), sorted_out["kept"], sorted_out["given away"]
-        key = (kept, tree, kinds, fixed)
+        forms = _flat_form(args[0]), _flat_form(args[1]), _Flat(args[2:])
+        arrays = [form.arrays for form in forms]
+        key = tuple(form.kept for form in forms)
         program = self._programs.get(key)
         if program is not None:
-            return program(problem, scheme, own, given).whole()
-        while (
-            len(self._programs) >= _MOST_PROGRAMS
-        ):  # the oldest goes: every lambda is a structure of its own
+            return program(*arrays).whole()
+        while len(self._programs) >= _MOST_PROGRAMS:
+            # The oldest goes: every lambda is a structure of its own.
             self._programs.pop(next(iter(self._programs)))
-        function = _Unflatten(self.function, kept, tree, kinds, fixed)
         quickly = getattr(args[1], "few_steps", False)
-        self._programs[key], found = _compile(function, quickly, problem, scheme, own, given)
+        self._programs[key], found = _compile(_Unflatten(self.function, key), quickly, *arrays)
         return found.whole()
-
-
-def _kind(leaf: Any, gives_away: bool) -> str:
-    if not isinstance(leaf, (jax.Array, np.ndarray, np.generic)):
-        return "fixed"
-    return "given away" if gives_away and leaf.size > _SMALL else "kept"
 
 
 def _compile(function: Callable, quickly: bool, *args: Any) -> tuple[Callable, Any]:
     """The compiled function, and what it returns for `args`; `quickly` where compiling it takes longer than running it."""
     largest = max((np.size(leaf) for leaf in jax.tree.leaves(args)), default=0)
     options = _FAST_COMPILATION if quickly and largest <= _LARGE else _FAST_CODE
-    program = jax.jit(
-        function, compiler_options=options if jax.default_backend() == "cpu" else None, donate_argnums=3
-    )
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Some donated buffers were not usable")
-        try:
-            return program, program(*args)
-        except jax.errors.JaxRuntimeError as error:
-            if "No such compile option" not in str(error):
-                raise
-        program = jax.jit(function, donate_argnums=3)  # another release of XLA, without this choice
+    program = jax.jit(function, compiler_options=options if jax.default_backend() == "cpu" else None)
+    try:
         return program, program(*args)
+    except jax.errors.JaxRuntimeError as error:
+        if "No such compile option" not in str(error):
+            raise
+    program = jax.jit(function)  # another release of XLA, without this choice
+    return program, program(*args)
 
 
 class _Kept:
@@ -95,24 +82,24 @@ class _Kept:
     def __eq__(self, other: object) -> bool:
         return self is other or (isinstance(other, _Kept) and self._key == other._key)
 
+    def rebuilt(self, arrays: list) -> Any:
+        """The argument with these arrays."""
+        varying, constant = iter(arrays), iter(self.fixed)
+        return jax.tree.unflatten(
+            self.tree, [next(varying) if use else next(constant) for use in self.is_array]
+        )
+
 
 class _Unflatten:
     """The function on flat arrays."""
 
-    def __init__(
-        self, function: Callable, kept: tuple[_Kept, ...], tree: Any, kinds: tuple[str, ...], fixed: tuple
-    ):
-        self.function, self.kept, self.tree, self.kinds, self.fixed = function, kept, tree, kinds, fixed
+    def __init__(self, function: Callable, kept: tuple[_Kept, ...]):
+        self.function, self.kept = function, kept
         self.__name__ = getattr(function, "__name__", "compiled")
 
-    def __call__(self, problem: list, scheme: list, own: list, given: list) -> Any:
-        first = [
-            _rebuilt(kept.tree, kept.is_array, kept.fixed, arrays)
-            for kept, arrays in zip(self.kept, (problem, scheme), strict=True)
-        ]
-        sources = {"fixed": iter(self.fixed), "kept": iter(own), "given away": iter(given)}
-        rest = jax.tree.unflatten(self.tree, [next(sources[kind]) for kind in self.kinds])
-        return _Packed.of(self.function(*first, *rest))
+    def __call__(self, *arrays: list) -> Any:
+        problem, scheme, rest = (kept.rebuilt(own) for kept, own in zip(self.kept, arrays, strict=True))
+        return _Packed.of(self.function(problem, scheme, *rest))
 
 
 class Later:
@@ -208,15 +195,10 @@ class _Unpacked(NamedTuple):
         return part if dtype == part.dtype else part.astype(dtype)
 
 
-def _rebuilt(tree: Any, is_array: tuple[bool, ...], fixed: tuple, arrays: list) -> Any:
-    varying, constant = iter(arrays), iter(fixed)
-    return jax.tree.unflatten(tree, [next(varying) if use else next(constant) for use in is_array])
-
-
 class _Flat:
-    """The arrays of an immutable value and how to rebuild it.
+    """The arrays of a value and how to rebuild it.
 
-    A value used once hands its NumPy arrays to the program as they are; one used again has them on the device.
+    An immutable value used once hands its NumPy arrays to the program as they are; one used again has them on the device.
     """
 
     def __init__(self, value: Any):
@@ -225,26 +207,25 @@ class _Flat:
         fixed = tuple(leaf for leaf, use in zip(leaves, is_array, strict=True) if not use)
         self.arrays = [leaf for leaf, use in zip(leaves, is_array, strict=True) if use]
         self.kept = _Kept(tree, is_array, fixed)
-        self.on_device = (
-            sum(leaf.nbytes for leaf in self.arrays) > _KEPT_BYTES
-        )  # or too large to be there twice
+        self.is_settled = False
 
-    def again(self) -> list:
-        """The arrays, for a second and later use."""
-        if not self.on_device:
-            self.arrays, self.on_device = [jnp.asarray(leaf) for leaf in self.arrays], True
-        return self.arrays
+    def again(self) -> _Flat:
+        """The same, for a second and later use; arrays too large to be there twice stay where they are."""
+        if not self.is_settled and sum(leaf.nbytes for leaf in self.arrays) <= _KEPT_BYTES:
+            self.arrays = [jnp.asarray(leaf) for leaf in self.arrays]
+        self.is_settled = True
+        return self
 
 
 _flat_forms: dict[int, tuple[weakref.ref, _Flat]] = {}
 
 
-def _flat_form(value: Any) -> tuple[list, _Kept]:
-    """The arrays of an immutable value and how to rebuild it, remembered until the value is gone."""
+def _flat_form(value: Any) -> _Flat:
+    """The flat form of an immutable value, remembered until the value is gone."""
     known = _flat_forms.get(id(value))
     if known is not None and known[0]() is value:
-        return known[1].again(), known[1].kept
+        return known[1].again()
     flat, identity = _Flat(value), id(value)
     forms = _flat_forms  # the interpreter may have cleared the module when the last values go
     forms[identity] = (weakref.ref(value, lambda _: forms.pop(identity, None)), flat)
-    return flat.arrays, flat.kept
+    return flat

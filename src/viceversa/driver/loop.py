@@ -227,7 +227,7 @@ def go_on(
     return Outcome(Later(standing), Later(rows), ks, point, values, units, summary)
 
 
-begin_compiled = Compiled(begin, gives_away=True)
+begin_compiled = Compiled(begin)
 go_on_compiled = Compiled(go_on)
 start_compiled = eqx.filter_jit(start)
 advance_compiled = eqx.filter_jit(advance)
