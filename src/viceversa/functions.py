@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from typing import Any
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -120,7 +121,14 @@ def callback_constraints(fn: Any, vjp: Any) -> Callback:
 
 def runs_on_host(*functions: Any) -> bool:
     """Whether any of these is a callback, so that the whole solve must run in a host loop."""
-    return any(isinstance(function, Callback) for function in functions)
+    return Callback in map(type, functions)
+
+
+class Traced(NamedTuple):
+    """A user's function in the form the solver calls, and the shapes and types of what it returns."""
+
+    function: Any
+    output: Any
 
 
 def trace(name: str, function: Any, *likes: PyTree) -> Any:
@@ -128,24 +136,49 @@ def trace(name: str, function: Any, *likes: PyTree) -> Any:
 
     An Equinox module or a callback is kept as it is; anything else becomes a `Program`.
     """
-    _require_callable(name, function)
     if isinstance(function, Callback):
-        return Callback(function=function.function, pullback=function.pullback, name=name)
+        return _named(name, function)
+    return trace_with_output(name, function, *likes).function
+
+
+def trace_with_output(name: str, function: Any, *likes: PyTree) -> Traced:
+    """`trace`, and what comes out; a callback is called once, at `likes`."""
+    _require_callable(name, function)
     with precision.double():
-        avals = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(np.shape(leaf), np.float64), likes)
+        if isinstance(function, Callback):
+            function = _named(name, function)
+            value = function(*jax.tree.map(jnp.asarray, likes))
+            return Traced(function, jax.ShapeDtypeStruct(value.shape, value.dtype))
+        avals = jax.tree.map(_aval, likes)
         if isinstance(function, Program) and function.takes(avals):
-            return function
+            return Traced(function, function.output_like())
         key = _structure(function, avals)
-        if key in _known_outputs:
-            return function
+        known = _known_outputs.get(key)
+        if known is not None:
+            return Traced(function, known)
         closed, out_tree, is_jax_style = _trace_either_style(name, function, avals)
+        output = jax.tree.unflatten(out_tree, closed.out_avals)
         if is_jax_style and isinstance(function, (eqx.Module, jax.tree_util.Partial)):
             if key is not None:
-                _known_outputs[key] = jax.tree.unflatten(out_tree, closed.out_avals)
-            return function
+                _known_outputs[key] = output
+            return Traced(function, output)
         data = [np.asarray(const) for const in closed.consts]
     _warn_about_single_precision(name, data)
-    return Program(data=data, jaxpr=closed.jaxpr, out_tree=out_tree, name=name)
+    return Traced(Program(data=data, jaxpr=closed.jaxpr, out_tree=out_tree, name=name), output)
+
+
+def _named(name: str, callback: Callback) -> Callback:
+    return Callback(function=callback.function, pullback=callback.pullback, name=name)
+
+
+def _aval(like: Any) -> jax.ShapeDtypeStruct:
+    return float64_of(np.shape(like))
+
+
+@lru_cache(maxsize=1024)
+def float64_of(shape: tuple[int, ...]) -> jax.ShapeDtypeStruct:
+    """Stands for an array of this shape where only that is asked."""
+    return jax.ShapeDtypeStruct(shape, np.float64)
 
 
 # What modules of a known structure return, so that new data in an old structure are not traced again.
@@ -171,7 +204,7 @@ def output_like(function: Any, *likes: PyTree) -> Any:
         if isinstance(function, Callback):
             value = function(*jax.tree.map(jnp.asarray, likes))
             return jax.ShapeDtypeStruct(value.shape, value.dtype)
-        avals = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(np.shape(leaf), np.float64), likes)
+        avals = jax.tree.map(_aval, likes)
         if isinstance(function, Program) and function.takes(avals):
             return function.output_like()
         known = _known_outputs.get(_structure(function, avals))
@@ -185,7 +218,7 @@ def is_affine_in(function: Callable, argument: int, *likes: PyTree) -> bool:
     the argument. `False` means "not proved".
     """
     with precision.double():
-        avals = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(np.shape(leaf), np.float64), likes)
+        avals = jax.tree.map(_aval, likes)
 
         def derivative(direction, *args):
             def along(value):
@@ -287,9 +320,11 @@ __all__ = [
     "Program",
     "callback_constraints",
     "callback_operator",
+    "float64_of",
     "is_affine_in",
     "output_like",
     "runs_on_host",
     "trace",
+    "trace_with_output",
     "vjp",
 ]

@@ -107,27 +107,26 @@ class MisspecifiedVI(eqx.Module):
             raise InputError(
                 "MisspecifiedVI: set is a tree of arrays, but x is one array. Pass vv.Product with a list of blocks."
             )
-        x_like, theta_like = set.interior_point(), learning.set.interior_point()
+        likes = _likes(set, learning.set, functions.runs_on_host(operator, constraints))
         self.set, self.learning, self.symmetric = set, learning, symmetric
-        self.operator = functions.trace("operator", operator, x_like, theta_like)
-        _check_operator_output(functions.output_like(self.operator, x_like, theta_like), x_like.shape)
+        self.operator, output = functions.trace_with_output("operator", operator, *likes)
+        _check_operator_output(output, set.shape)
         if constraints is None:
             self.constraints, self.n_constraints = None, 0
         else:
-            self.constraints = functions.trace("constraints", constraints, x_like, theta_like)
             if isinstance(constraints, functions.Callback) and constraints.pullback is None:
                 raise InputError(
                     "constraints: a callback needs its pullback. Use vv.callback_constraints(fn, vjp)."
                 )
-            output = functions.output_like(self.constraints, x_like, theta_like)
+            self.constraints, output = functions.trace_with_output("constraints", constraints, *likes)
             self.n_constraints = _check_constraints_output(output)
         self.constraint_names = _names(constraint_names, self.n_constraints)
-        width = np.asarray(set.width())
+        # Through their classes: a bound method of a module is slow to make, and a new problem is made at every re-solve.
+        width = np.asarray(type(set).width(set))
         uniform = width.size > 0 and (width == width.flat[0]).all()
         self.x_width = np.asarray(width.flat[0]) if uniform else width
-        theta_widths = [
-            w[np.isfinite(w)].max(initial=0.0) for w in map(np.asarray, jax.tree.leaves(learning.set.width()))
-        ]
+        theta_widths = map(np.asarray, jax.tree.leaves(type(learning.set).width(learning.set)))
+        theta_widths = [w[np.isfinite(w)].max(initial=0.0) for w in theta_widths]
         self.theta_width = np.asarray(max(theta_widths, default=0.0))
 
     @property
@@ -181,6 +180,13 @@ class MisspecifiedVI(eqx.Module):
         if (array < 0).any():
             raise InputError(f"{name} has {int((array < 0).sum())} negative entries; multipliers are >= 0.")
         return array
+
+
+def _likes(X: ConvexSet, Theta: ConvexSet, on_host: bool) -> tuple[PyTree, PyTree]:
+    """What x and θ look like; callbacks are called with them, so they get points that exist."""
+    if on_host:
+        return X.interior_point(), Theta.interior_point()
+    return functions.float64_of(X.shape), jax.tree.map(functions.float64_of, Theta.shape, is_leaf=is_shape)
 
 
 def _shapes(tree: PyTree) -> Any:

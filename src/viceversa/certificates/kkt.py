@@ -119,8 +119,11 @@ def build_certificate(
 ) -> Certificate:
     """Words and names for computed residuals; a constraint is violated when f_j > tol·f̂_j (its `units`)."""
     relative = {part: float(value) for part, value in found.relative._asdict().items()}
-    worst_first = np.argsort(-values)
-    violated = tuple(problem.constraint_names[j] for j in worst_first if values[j] > tol * units[j])
+    is_violated = values > tol * units
+    violated: tuple[str, ...] = ()
+    if is_violated.any():
+        worst_first = np.argsort(-values)
+        violated = tuple(problem.constraint_names[j] for j in worst_first if is_violated[j])
     return Certificate(
         kkt_residual=float(found.kkt),
         infeasibility=float(found.infeasibility),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -160,7 +161,7 @@ def _check_limits(tol, max_iter, time_limit) -> tuple[float, int]:
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float, np.number)) and bool(np.isfinite(value))
+    return isinstance(value, (int, float, np.number)) and math.isfinite(value)
 
 
 def _require(kind: Any, name: str, value: Any, needed: str) -> None:
