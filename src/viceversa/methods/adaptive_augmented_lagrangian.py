@@ -11,13 +11,15 @@ from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from viceversa import numerics
 from viceversa.methods.base import Info, Method, OracleCounts, check_learning, fraction
-from viceversa.numerics import positive_part, safe_divide
+from viceversa.numerics import positive_part, safe_divide, tree_norm
 from viceversa.problem import MisspecifiedVI
 
 _SHRINK = 0.7  # THEORY.md B.4: a refused step is multiplied by this
 _GROW = 1.2  # and the next iteration starts from this much more
 _MAX_TESTS = 100  # 0.7^100 ≈ 3e-16: beyond it the step is below rounding
 _GAMMA_RANGE = 1e6  # B.4: γ_max = 10⁶ γ_0; the proof needs some cap
+_NEARBY = 1e-6  # of the step that crosses X: where F is looked at next to x_0
+_IN_DOUBT = 3.0  # halvings that are tried although F's change there says that they are too few
 _FREEZE = 1e-9  # B.4: below this relative movement the tests only see rounding
 _PENALTY_SHARE = 0.2  # γρ‖Jf‖² at the start; the test allows ½ − ν = ¼
 
@@ -162,9 +164,21 @@ class AdaptiveAugmentedLagrangian(Method):
     def _first_step(
         self, problem: MisspecifiedVI, theta: PyTree, x0: Array, F_0: Array
     ) -> tuple[Array, Array]:
-        """γ_0: from the step that crosses X, halved until F is seen to change slowly enough (3a)."""
+        """γ_0: from the step that crosses X, halved until F is seen to change slowly enough (3a).
+
+        Halvings that F's change next to x_0 says to be far too few are left out: a large market would need dozens.
+        """
         F, _, X = problem.at(theta)
-        start = safe_divide(_reach(problem, x0), jnp.sqrt(jnp.sum(F_0 * F_0)), 1.0)
+
+        def tried(gamma) -> tuple[Array, Array]:
+            x_next = X.project(x0 - gamma * F_0)
+            return tree_norm(F(x_next) - F_0), tree_norm(x_next - x0)
+
+        across = safe_divide(_reach(problem, x0), tree_norm(F_0), 1.0)
+        change, length = tried(_NEARBY * across)
+        needed = jnp.log2(safe_divide(across * change, self.nu * length, 1.0))
+        n_halvings = jnp.where(jnp.isfinite(needed), jnp.maximum(jnp.floor(needed) - _IN_DOUBT, 0.0), 0.0)
+        start = jnp.ldexp(across, -n_halvings.astype(int))
 
         def too_long(carry) -> Array:
             _, accepted, n_tests = carry
@@ -173,12 +187,10 @@ class AdaptiveAugmentedLagrangian(Method):
         def halve(carry):
             gamma, _, n_tests = carry
             gamma = 0.5 * gamma
-            x_next = X.project(x0 - gamma * F_0)
-            change = jnp.sqrt(jnp.sum(jnp.square(F(x_next) - F_0)))
-            accepted = gamma * change <= self.nu * jnp.sqrt(jnp.sum(jnp.square(x_next - x0)))
-            return gamma, accepted, n_tests + 1
+            change, length = tried(gamma)
+            return gamma, gamma * change <= self.nu * length, n_tests + 1
 
-        carry = (2.0 * start, jnp.asarray(False), jnp.asarray(0))
+        carry = (2.0 * start, jnp.asarray(False), jnp.asarray(1))
         gamma, _, n_tests = numerics.while_loop(too_long, halve, carry, on_host=problem.runs_on_host)
         return gamma, n_tests
 
