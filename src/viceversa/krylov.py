@@ -61,7 +61,7 @@ def minres(matvec: Callable[[PyTree], PyTree], rhs: PyTree, rtol, max_products: 
         inverse = safe_divide(1.0, now.beta, 0.0)  # nothing is left: the second of a pair changes nothing
         z = jax.tree.map(lambda u: inverse * u, now.v)
         product = matvec(z)
-        delta = tree_dot(product, z)
+        delta = inverse * tree_dot(product, now.v)
         v_next = _combine(1.0, product, -delta * inverse, now.v, -now.beta / now.beta_prev, now.v_prev)
         beta_next = jnp.sqrt(tree_dot(v_next, v_next))
         diagonal = now.c * delta - now.c_prev * now.s * now.beta

@@ -9,9 +9,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
-from viceversa.functions import is_affine_in
+from viceversa.functions import float64_of, is_affine_in
 from viceversa.numerics import positive_part, safe_divide
-from viceversa.precision import zeros
 from viceversa.problem import MisspecifiedVI
 from viceversa.schemes.newton_system import (
     Direction,
@@ -64,7 +63,8 @@ def _excess(w: Array, m_sq) -> tuple[Array, Array]:
     root = jnp.sqrt(w * w + 4.0 * m_sq)
     less = 2.0 * m_sq / (root + jnp.abs(w) + _TINY)  # e(|w|)
     share = less / (root + _TINY)
-    return less + jnp.maximum(-w, 0.0), jnp.where(w >= 0, share, 1.0 - share)
+    # A choice, where a maximum would do: sums of what follows end here instead of taking the roots one at a time.
+    return jnp.where(w >= 0, less, less - w), jnp.where(w >= 0, share, 1.0 - share)
 
 
 class SmoothedMap(NamedTuple):
@@ -165,7 +165,7 @@ def may_leave_the_set(problem: MisspecifiedVI) -> bool:
 
     Then Newton's iterates need not be projected; a projection would undo what the step did for sums of coordinates.
     """
-    x, theta = zeros(problem.shape), problem.learning.set.zeros()
+    x, theta = float64_of(problem.shape), problem.learning.set.zeros()
     if not is_affine_in(problem.operator, 0, x, theta):
         return False
     f = problem.constraints
@@ -174,7 +174,7 @@ def may_leave_the_set(problem: MisspecifiedVI) -> bool:
 
 def is_linear(problem: MisspecifiedVI) -> bool:
     """Whether F and f are affine in x, so that only the bounds and the signs of multipliers are not linear."""
-    x, theta = zeros(problem.shape), problem.learning.set.zeros()
+    x, theta = float64_of(problem.shape), problem.learning.set.zeros()
     parts = [part for part in (problem.operator, problem.constraints) if part is not None]
     return all(is_affine_in(part, 0, x, theta) for part in parts)
 
