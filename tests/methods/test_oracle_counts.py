@@ -45,6 +45,20 @@ def test_callbacks_are_asked_as_often_as_declared(method):
         assert declared == really
 
 
+def test_a_steep_operator_is_asked_no_more_often_for_the_first_step():
+    """Firms that share a market make F as steep as they are many; halvings from across X would grow with that."""
+    asked_for = []
+    for n in (100, 100_000):
+        X = vv.Box(0.0, 5.0, shape=(n,))
+        problem = vv.MisspecifiedVI(lambda x, t: x + x.sum() - t, X, learning=vv.Known(1.0))
+        method = vv.AdaptiveAugmentedLagrangian()
+        with vv.precision.double():
+            state = method.init(problem, jnp.asarray(1.0), jnp.zeros(n), jnp.zeros(0))
+        asked_for.append(int(state.n_first))
+        assert 0.125 < float(state.gamma) * (n + 1) <= 0.25  # the longest of the halved steps that ν allows
+    assert asked_for == [6, 6]
+
+
 def test_algorithm_1_asks_one_F_two_f_one_pullback_one_H():
     assert METHODS["algorithm 1"].step_counts == vv.methods.OracleCounts(F=1, f=2, pullback=1)
     oracles = small.Oracles()

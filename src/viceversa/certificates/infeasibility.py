@@ -12,7 +12,6 @@ import numpy as np
 from jaxtyping import Array, Float, PyTree
 
 from viceversa.certificates.residuals import learning_error_bound
-from viceversa.constants import constants
 from viceversa.numerics import positive_part, safe_divide
 from viceversa.problem import MisspecifiedVI
 
@@ -68,6 +67,8 @@ def prove_infeasible(
     error = float(learning_error_bound(problem.learning, theta))
     certain = True
     if error > 0:
+        from viceversa.constants import constants  # late: few solves come this far
+
         slope = constants(problem).L_f_theta
         certain, error = slope.provenance != "estimated", float(slope.value) * error
     weights = weights / weights.sum()

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PyTree
 
-from viceversa.constants import TheorySteps, theory_steps
 from viceversa.methods.base import Info, Method, OracleCounts, check_learning
 from viceversa.numerics import positive_part
 from viceversa.problem import MisspecifiedVI
 from viceversa.steps import as_steps
+
+if TYPE_CHECKING:
+    from viceversa.constants import TheorySteps
 
 
 class AugmentedLagrangianState(eqx.Module):
@@ -91,6 +93,8 @@ class AugmentedLagrangian(Method):
             >>> vv.AugmentedLagrangian.from_theory(problem).theory.limiting_constant
             '2L_F,x'
         """
+        from viceversa.constants import theory_steps  # late: only this needs the theory
+
         steps = theory_steps(problem, version, **given)
         return cls(steps.step_size, steps.penalty, learning_rate=steps.learning_rate, theory=steps)
 
