@@ -25,6 +25,17 @@ def safe_divide(a, b, otherwise):
     return jnp.where(usable, a / jnp.where(usable, b, 1.0), otherwise)
 
 
+def solve_dense(matrix: Float[Array, "n n"], rhs: Float[Array, " n"]) -> Float[Array, " n"]:
+    """The solution of a small system by elimination with row exchanges, on the rows of [A | b] together.
+
+    Exchanging b's rows afterwards, as a factorization kept for later needs it, would be a loop over them.
+    """
+    if rhs.size == 1:
+        return rhs / matrix[0, 0]
+    rows, _, _ = jax.lax.linalg.lu(jnp.column_stack([matrix, rhs]))
+    return jax.scipy.linalg.solve_triangular(rows[:, :-1], rows[:, -1])
+
+
 def tree_dot(a: PyTree, b: PyTree) -> Float[Array, ""]:
     """⟨a, b⟩ summed over the leaves of two trees of the same structure."""
     products = jax.tree.map(lambda u, v: jnp.sum(u * v), a, b)

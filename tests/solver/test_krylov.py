@@ -1,4 +1,4 @@
-"""MINRES and GMRES against dense solves, and the local derivative against the Jacobian it is read from."""
+"""MINRES, GMRES and elimination against dense solves, and the local derivative against the Jacobian it is read from."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pytest
 
 from viceversa.krylov import gmres, minres
 from viceversa.local_derivative import local_derivative
+from viceversa.numerics import solve_dense
 
 N = 30
 
@@ -86,3 +87,15 @@ def test_local_derivative_reads_a_matrix():
     M = np.arange(16.0).reshape(4, 4)
     np.testing.assert_allclose(local_derivative(lambda v: M @ v + v, jnp.ones(4)), np.diag(M) + 1.0)
     np.testing.assert_allclose(local_derivative(lambda v: v @ M, jnp.ones(4)), np.diag(M))
+
+
+@pytest.mark.parametrize("n", [1, 2, 7, 60])
+def test_elimination_exchanges_rows(n):
+    """A matrix whose diagonal is zero until rows are exchanged, against NumPy."""
+    rng = np.random.default_rng(n)
+    matrix = rng.normal(size=(n, n))
+    if n > 1:
+        np.fill_diagonal(matrix, 0.0)
+    rhs = rng.normal(size=n)
+    found = np.asarray(jax.jit(solve_dense)(matrix, rhs))
+    np.testing.assert_allclose(found, np.linalg.solve(matrix, rhs), rtol=1e-9, atol=1e-12)

@@ -13,6 +13,7 @@ from jaxtyping import Array
 from viceversa.krylov import gmres
 from viceversa.learners.base import Learner, LearnerState
 from viceversa.learning.base import Learning
+from viceversa.numerics import solve_dense
 
 LARGEST_DENSE = 300  # components of θ up to which its Jacobian is formed
 MAX_PRODUCTS = 40
@@ -57,7 +58,5 @@ def _solve(product: Callable[[Array], Array], r: Array) -> Array:
     """∂r(θ)⁻¹ r, from products with ∂r(θ)."""
     if r.size > LARGEST_DENSE:
         return gmres(product, r, _RTOL, MAX_PRODUCTS).solution
-    if r.size == 1:
-        return r / product(jnp.ones_like(r))
     columns = jax.vmap(product)(jnp.eye(r.size, dtype=r.dtype))
-    return jnp.linalg.solve(columns.T, r)
+    return solve_dense(columns.T, r)

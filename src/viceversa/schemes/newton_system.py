@@ -13,7 +13,7 @@ from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from viceversa import krylov
 from viceversa.local_derivative import local_derivative
-from viceversa.numerics import positive_part, safe_divide
+from viceversa.numerics import positive_part, safe_divide, solve_dense
 from viceversa.problem import MisspecifiedVI
 from viceversa.sets import Ball, Box, Free, Intersection, NonNegative, Product
 from viceversa.sets.base import ConvexSet
@@ -248,7 +248,7 @@ def _eliminate(matvec: Callable, rhs: PyTree) -> krylov.KrylovResult:
     vector, split = jax.flatten_util.ravel_pytree(rhs)
     unit = jnp.eye(vector.size, dtype=vector.dtype)
     rows = jax.vmap(lambda v: jax.flatten_util.ravel_pytree(matvec(split(v)))[0])(unit)
-    solution = jnp.linalg.solve(rows.T + _ROUNDING * unit, vector)
+    solution = solve_dense(rows.T + _ROUNDING * unit, vector)
     return krylov.KrylovResult(split(solution), jnp.asarray(vector.size))
 
 
