@@ -212,7 +212,7 @@ class _Flat:
     def again(self) -> _Flat:
         """The same, for a second and later use; arrays too large to be there twice stay where they are."""
         if not self.is_settled and sum(leaf.nbytes for leaf in self.arrays) <= _KEPT_BYTES:
-            self.arrays = [jnp.asarray(leaf) for leaf in self.arrays]
+            self.arrays = jax.device_put(self.arrays, may_alias=False)  # compiles nothing; jnp.asarray would
         self.is_settled = True
         return self
 
