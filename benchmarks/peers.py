@@ -5,8 +5,8 @@ potential, so QP solvers apply, in two forms: `totals`, sparse, with one extra v
 reformulation by hand that is the best we know for them; and `direct`, the potential as written, whose Hessian couples
 all firms of a market. Problems without a potential are in `peers_vi`. The answer of every solver is judged by
 `vv.certify`. Columns: set-up and solve on new data; a repeated solve after a small change of the costs, another one every
-time (`update()` and the last solution where a peer takes them; for us a new problem and `init=` the last solution); both
-the median of repeats; and the worst relative certificate of the first answer and of the last repeated one. A failure is a
+time (OSQP, PIQP, ProxQP, SCS and PATH go on from what they keep, the other peers start where they started before; we make
+a new problem and give `init=` the last solution); both the median of repeats; and the worst relative certificate of the first answer and of the last repeated one. A failure is a
 row.
 """
 
@@ -29,7 +29,7 @@ from benchmarks import machine
 SIZES = ((50, 5), (50, 10), (100, 10), (1000, 10), (10_000, 10))
 TARGET = 1e-6
 REPEATS = 15
-CHANGE = 1e-3  # the standard deviation of what every repeated solve adds to the costs (prices are about 50)
+CHANGE = 1e-3  # the standard deviation of what every repeated solve adds to the costs (marginal costs at 0 are 5 to 20 in the markets)
 SECONDS_EACH = 60.0  # a peer that needs longer for one solve is reported as such
 
 

@@ -121,7 +121,7 @@ def callback_constraints(fn: Any, vjp: Any) -> Callback:
 
 def runs_on_host(*functions: Any) -> bool:
     """Whether any of these is a callback, so that the whole solve must run in a host loop."""
-    return Callback in map(type, functions)
+    return any(isinstance(function, Callback) for function in functions)
 
 
 class Traced(NamedTuple):
