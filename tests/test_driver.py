@@ -372,3 +372,12 @@ def test_captured_arrays_are_arguments_of_the_compiled_program():
     )
     assert "tensor<300x40xf64>" in text  # it is there, as an argument
     assert largest < big.size
+
+
+def test_a_solution_of_another_problem_is_refused_by_its_own_name():
+    small_problem, large_problem = (
+        vv.MisspecifiedVI(lambda x, t: x - t, vv.Box(np.zeros(n), np.ones(n)), learning=vv.Known(0.5))
+        for n in (1, 2)
+    )
+    with pytest.raises(vv.InputError, match=r"init\.x has shape \(2,\); x has shape \(1,\)"):
+        vv.solve(small_problem, init=vv.solve(large_problem))

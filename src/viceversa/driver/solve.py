@@ -136,18 +136,23 @@ def _starts(
     problem: MisspecifiedVI, x0, theta0, multiplier0, init: Solution | None
 ) -> tuple[Any, PyTree, Any]:
     _require(Solution | None, "init", init, "a Solution of vv.solve")
-    if init is not None:
+    names = ("x0", "theta0", "multiplier0")
+    if init is not None:  # what was not given itself is taken from there, and called so
+        given = (x0, theta0, multiplier0)
+        names = tuple(
+            f"init.{name[:-1]}" if each is None else name for name, each in zip(names, given, strict=True)
+        )
         x0 = init.x if x0 is None else x0
         theta0 = init.theta if theta0 is None else theta0
         multiplier0 = init.multiplier if multiplier0 is None else multiplier0
     # Through the class: a bound method of a module is slow to make, and this is on the way of every solve.
     check = MisspecifiedVI
-    x = precision.zeros(problem.shape) if x0 is None else check.check_x(problem, "x0", x0)
+    x = precision.zeros(problem.shape) if x0 is None else check.check_x(problem, names[0], x0)
     Theta = problem.learning.set
-    theta = type(Theta).zeros(Theta) if theta0 is None else check.check_theta(problem, "theta0", theta0)
+    theta = type(Theta).zeros(Theta) if theta0 is None else check.check_theta(problem, names[1], theta0)
     if multiplier0 is None:
         return x, theta, np.zeros(problem.n_constraints)
-    return x, theta, check.check_multiplier(problem, "multiplier0", multiplier0)
+    return x, theta, check.check_multiplier(problem, names[2], multiplier0)
 
 
 def _check_limits(tol, max_iter, time_limit) -> tuple[float, int]:
