@@ -6,6 +6,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
+_FEW = 32  # unknowns up to which elimination in plain operations, which one kernel may contain, is as fast as a library's
+
 
 @jax.custom_jvp
 def positive_part(u: Float[Array, "..."]) -> Float[Array, "..."]:
@@ -32,8 +34,43 @@ def solve_dense(matrix: Float[Array, "n n"], rhs: Float[Array, " n"]) -> Float[A
     """
     if rhs.size == 1:
         return rhs / matrix[0, 0]
-    rows, _, _ = jax.lax.linalg.lu(jnp.column_stack([matrix, rhs]))
+    rows = jnp.column_stack([matrix, rhs])
+    if rhs.size <= _FEW:
+        return _back_substituted(_eliminated(rows))
+    rows, _, _ = jax.lax.linalg.lu(rows)
     return jax.scipy.linalg.solve_triangular(rows[:, :-1], rows[:, -1])
+
+
+def _eliminated(rows: Float[Array, "n m"]) -> Float[Array, "n m"]:
+    """Rows in which column k is zero below row k, each pivot the largest of its column."""
+    number, (row, put) = (
+        jnp.arange(rows.shape[0]),
+        (jax.lax.dynamic_slice_in_dim, jax.lax.dynamic_update_slice),
+    )
+
+    def without_column(k: Array, rows: Array) -> Array:
+        column = jnp.where(number >= k, jnp.abs(row(rows, k, 1, axis=1)[:, 0]), -1.0)
+        pivot = jnp.min(jnp.where(column == jnp.max(column), number, rows.shape[0] - 1))
+        upper, lower = row(rows, pivot, 1), row(rows, k, 1)
+        rows = put(put(rows, lower, (pivot, 0)), upper, (k, 0))
+        share = jnp.where(number > k, row(rows, k, 1, axis=1)[:, 0] / row(upper, k, 1, axis=1)[0, 0], 0.0)
+        return rows - share[:, None] * upper
+
+    return jax.lax.fori_loop(0, rows.shape[0] - 1, without_column, rows)
+
+
+def _back_substituted(rows: Float[Array, "n m"]) -> Float[Array, " n"]:
+    """The solution of an upper triangular system given as [R | b]."""
+    n = rows.shape[0]
+    number = jnp.arange(n)
+
+    def known(i: Array, x: Array) -> Array:
+        k = n - 1 - i
+        row = jax.lax.dynamic_index_in_dim(rows, k, keepdims=False)
+        left = row[n] - jnp.sum(jnp.where(number > k, row[:n] * x, 0.0))
+        return jnp.where(number == k, left / jax.lax.dynamic_index_in_dim(row, k, keepdims=False), x)
+
+    return jax.lax.fori_loop(0, n, known, jnp.zeros(n, rows.dtype))
 
 
 def tree_dot(a: PyTree, b: PyTree) -> Float[Array, ""]:

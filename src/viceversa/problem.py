@@ -50,8 +50,8 @@ class Constraints(eqx.Module):
             return value, jnp.stack([row(w) for w in jnp.eye(value.size)]) if value.size else value
         if value.size * x.size <= _SMALL_JACOBIAN:
             return value, jax.vmap(row)(jnp.eye(value.size, dtype=value.dtype))
-        rows = jax.lax.map(lambda j: row(jnp.zeros_like(value).at[j].set(1.0)), jnp.arange(value.size))
-        return value, rows
+        js = jnp.arange(value.size)
+        return value, jax.lax.map(lambda j: row((js == j).astype(value.dtype)), js)
 
 
 class AtTheta(NamedTuple):

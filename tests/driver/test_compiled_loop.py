@@ -8,7 +8,8 @@ import numpy as np
 import viceversa as vv
 from viceversa import precision
 from viceversa.driver import loop
-from viceversa.driver.compiled import Compiled, Later
+from viceversa.driver.compiled import Compiled
+from viceversa.driver.packing import Later, Packed
 from viceversa.schemes.base import as_scheme
 
 
@@ -39,7 +40,7 @@ def test_every_recorded_iterate_is_that_of_iterate_for_odd_and_even_segments():
 def test_an_array_that_appears_twice_is_written_once():
     def twice(x, y):
         z = x + y
-        return {"first": z, "second": (z, x * y), "given": x}
+        return Packed.of({"first": z, "second": (z, x * y), "given": x})
 
     with precision.double():
         given = np.arange(5000.0)
@@ -58,7 +59,8 @@ def test_small_results_come_back_as_they_were():
             "counts": jnp.arange(4),
             "single": (2.0 * x).astype("float32"),
         }
-        return kept, Later({"matrix": jnp.outer(x, y), "largest": jnp.asarray(np.iinfo(np.int64).max)})
+        later = Later({"matrix": jnp.outer(x, y), "largest": jnp.asarray(np.iinfo(np.int64).max)})
+        return Packed.of((kept, later))
 
     x, y = np.arange(3.0), np.array([1.0, 1e300, -0.5])
     with precision.double():

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import math
 import weakref
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
+
+from viceversa import one_kernel
 
 _KEPT_BYTES = 1 << 26  # data of problems up to this size stays on the device between calls
 _MOST_PROGRAMS = 256
-_SMALL = 1024  # numbers in an array up to which it shares an output
 _LARGE = 1 << 19  # numbers in an array from which compilation is short beside the solve
 _IN_FOUR_PARTS = {
     "xla_cpu_parallel_codegen_split_count": 4
@@ -27,10 +26,13 @@ _FAST_COMPILATION = {
     "xla_cpu_use_fusion_emitters": False,
     "xla_disable_hlo_passes": "tree_reduction_rewriter",
 }
+_LITTLE_EFFORT = {
+    "xla_backend_optimization_level": 1
+}  # as fast for small arrays, compiled in nine tenths of the time
 
 
 class Compiled:
-    """A function of trees, compiled with their arrays as arguments and everything else held fixed.
+    """A function of trees to a `Packed`, compiled with their arrays as arguments and everything else held fixed.
 
     The first two arguments (the problem and the scheme) are immutable: their flat forms are remembered while they live.
     """
@@ -45,27 +47,30 @@ class Compiled:
         key = tuple(form.kept for form in forms)
         program = self._programs.get(key)
         if program is not None:
-            return program(*arrays).whole()
+            return program(*arrays).on_host().whole()
         while len(self._programs) >= _MOST_PROGRAMS:
             # The oldest goes: every lambda is a structure of its own.
             self._programs.pop(next(iter(self._programs)))
         quickly = getattr(args[1], "few_steps", False)
         self._programs[key], found = _compile(_Unflatten(self.function, key), quickly, *arrays)
-        return found.whole()
+        return found.on_host().whole()
 
 
 def _compile(function: Callable, quickly: bool, *args: Any) -> tuple[Callable, Any]:
     """The compiled function, and what it returns for `args`; `quickly` where compiling it takes longer than running it."""
     largest = max((np.size(leaf) for leaf in jax.tree.leaves(args)), default=0)
     options = _FAST_COMPILATION if quickly and largest <= _LARGE else _FAST_CODE
+    if largest <= one_kernel.LARGEST:
+        options = options | one_kernel.COMPILER_OPTIONS | (_LITTLE_EFFORT if quickly else {})
     program = jax.jit(function, compiler_options=options if jax.default_backend() == "cpu" else None)
     try:
         return program, program(*args)
     except jax.errors.JaxRuntimeError as error:
-        if "No such compile option" not in str(error):
+        if not any(known in str(error) for known in ("No such compile option", "UNIMPLEMENTED")):
             raise
-    program = jax.jit(function)  # another release of XLA, without this choice
-    return program, program(*args)
+    program = jax.jit(function)  # another release of XLA, without these choices
+    with one_kernel.through_the_queue():
+        return program, program(*args)
 
 
 class _Kept:
@@ -99,100 +104,7 @@ class _Unflatten:
 
     def __call__(self, *arrays: list) -> Any:
         problem, scheme, rest = (kept.rebuilt(own) for kept, own in zip(self.kept, arrays, strict=True))
-        return _Packed.of(self.function(problem, scheme, *rest))
-
-
-class Later:
-    """A part of a result that few callers look into, put together only when it is asked for."""
-
-    def __init__(self, tree: Any):
-        self._tree = tree
-
-    def whole(self) -> Any:
-        """The tree itself."""
-        return self._tree.whole() if isinstance(self._tree, _Unpacked) else self._tree
-
-
-class _Place(NamedTuple):
-    """Where an array of a result is: which of the program's outputs, and from where on if it shares that output."""
-
-    output: int
-    offset: int | None
-    shape: tuple[int, ...]
-    dtype: Any
-
-
-@jax.tree_util.register_pytree_node_class
-class _Packed:
-    """A tree as few outputs of a program: every output costs its caller some microseconds.
-
-    Small arrays lie side by side in two vectors, one of floats and one of integers. An array that stands in several places
-    (x of the point and x of the state) is written once.
-    """
-
-    def __init__(self, outputs: list, tree: Any, places: tuple):
-        self.outputs, self.tree, self.places = outputs, tree, places
-
-    @classmethod
-    def of(cls, value: Any) -> _Packed:
-        outputs: list = [[], []]
-        ends = [0, 0]
-        known: dict[int, _Place] = {}
-
-        def place(leaf: Any) -> Any:
-            if isinstance(leaf, Later):
-                leaves, tree = jax.tree.flatten(leaf.whole())
-                return tree, tuple(place(each) for each in leaves)
-            if id(leaf) in known:
-                return known[id(leaf)]
-            vector = 0 if leaf.dtype == jnp.float64 else 1 if leaf.dtype in (jnp.int64, jnp.bool_) else None
-            if vector is None or leaf.size > _SMALL:
-                known[id(leaf)] = _Place(len(outputs), None, leaf.shape, leaf.dtype)
-                outputs.append(leaf)
-            else:
-                known[id(leaf)] = _Place(vector, ends[vector], leaf.shape, np.dtype(leaf.dtype))
-                outputs[vector].append(leaf)
-                ends[vector] += leaf.size
-            return known[id(leaf)]
-
-        leaves, tree = jax.tree.flatten(value, is_leaf=lambda node: isinstance(node, Later))
-        places = tuple(place(leaf) for leaf in leaves)
-        for vector, dtype in enumerate((jnp.float64, jnp.int64)):
-            parts = [part.reshape(-1).astype(dtype) for part in outputs[vector]]
-            outputs[vector] = jnp.concatenate(parts) if parts else jnp.zeros(0, dtype)
-        return cls(outputs, tree, places)
-
-    def whole(self) -> Any:
-        """The tree itself; what was packed comes as NumPy arrays."""
-        outputs = [*map(np.asarray, self.outputs[:2]), *self.outputs[2:]]
-        return _Unpacked(outputs, self.tree, self.places).whole()
-
-    def tree_flatten(self):
-        return self.outputs, (self.tree, self.places)
-
-    @classmethod
-    def tree_unflatten(cls, fixed, outputs):
-        return cls(list(outputs), *fixed)
-
-
-class _Unpacked(NamedTuple):
-    """What a tree is put together from."""
-
-    outputs: list
-    tree: Any
-    places: tuple
-
-    def whole(self) -> Any:
-        return jax.tree.unflatten(self.tree, [self._at(place) for place in self.places])
-
-    def _at(self, place: Any) -> Any:
-        if not isinstance(place, _Place):
-            return Later(_Unpacked(self.outputs, *place))
-        output, offset, shape, dtype = place
-        if offset is None:
-            return self.outputs[output]
-        part = self.outputs[output][offset : offset + math.prod(shape)].reshape(shape)
-        return part if dtype == part.dtype else part.astype(dtype)
+        return self.function(problem, scheme, *rest)
 
 
 class _Flat:

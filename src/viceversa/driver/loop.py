@@ -8,14 +8,16 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int, PyTree
+from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from viceversa.certificates.kkt import evaluate
 from viceversa.certificates.residuals import Scales, start_scales
-from viceversa.driver.compiled import Compiled, Later
+from viceversa.driver.compiled import Compiled
+from viceversa.driver.packing import Later, Packed, Packing
 from viceversa.driver.recording import Row, Truth, measure
 from viceversa.methods.base import Info
 from viceversa.numerics import all_finite, while_loop
+from viceversa.one_kernel import Kernel, through_the_queue
 from viceversa.problem import MisspecifiedVI
 from viceversa.schemes.base import Point, Scheme
 
@@ -92,80 +94,6 @@ def look(
     return eqx.tree_at(lambda now: now.verdict, progress, verdict), row
 
 
-def run_fused(
-    problem: MisspecifiedVI,
-    scheme: Scheme,
-    progress: Progress,
-    scales: Scales,
-    grid: Int[Array | np.ndarray, " R"],
-    tol,
-    truth: Truth | None,
-    keep_points: bool,
-) -> tuple[Progress, Row, Int[Array, " rows"], Int[Array, ""]]:
-    """All segments of the grid in one program: no host visit between the start and the answer.
-
-    Returns the rows, the iterations they are of, and how many there are; when a scheme that pauses has filled
-    them all, the last one is overwritten.
-    """
-    n_grid = grid.shape[0]
-    n_rows = n_grid if scheme.pauses(progress.scheme) is None else max(n_grid, _ROWS_OF_PAUSES)
-    look_now: Any = eqx.filter_closure_convert(  # traced once, for the shape of a row and for the loop
-        lambda now: look(problem, scheme, now, scales, tol, truth, keep_points), progress
-    )
-    table = _Table(look_now.out_struct[1])
-    rows = table.empty(n_rows)
-    grid = jnp.asarray(grid)
-    search = "compare_all" if n_grid <= _SHORT_GRID else "scan"  # a scan is a loop of its own
-
-    def segment(carry):
-        now, rows, ks, n = carry
-        ahead = jnp.searchsorted(grid, now.k, side="right", method=search)
-        # The first row is the start. A run that goes on has that row already: it moves before it looks, so that a rescued
-        # point gets its Newton step even if it would pass as it is.
-        until = jnp.where((n == 0) & (now.k == 0), now.k, grid[jnp.minimum(ahead, n_grid - 1)])
-        now = advance(problem, scheme, now, until)
-        now, row = look_now(now)
-        at = jnp.minimum(n, n_rows - 1)
-        rows = jax.tree.map(lambda column, value: column.at[at].set(value), rows, table.packed(row))
-        return now, rows, ks.at[at].set(now.k), n + 1
-
-    def unfinished(carry) -> Array:
-        now, _, _, n = carry
-        return (now.verdict == RUNNING) & ((n == 0) | (now.k < grid[-1]))
-
-    start_of_run = (progress, rows, jnp.zeros(n_rows, grid.dtype), jnp.asarray(0))
-    now, rows, ks, n = jax.lax.while_loop(unfinished, segment, start_of_run)
-    return now, table.unpacked(rows), ks, jnp.minimum(n, n_rows)
-
-
-class _Table:
-    """Rows whose numbers stand side by side in one array: one write a row instead of one for every number."""
-
-    def __init__(self, row: PyTree):
-        leaves, self.tree = jax.tree.flatten(row)
-        self.is_number = [leaf.shape == () for leaf in leaves]
-        self.leaves = leaves
-
-    def empty(self, n_rows: int) -> tuple[Array, list[Array]]:
-        numbers = jnp.zeros((n_rows, sum(self.is_number)))
-        return numbers, [jnp.zeros((n_rows, *leaf.shape), leaf.dtype) for leaf in self._others(self.leaves)]
-
-    def packed(self, row: PyTree) -> tuple[Array, list]:
-        leaves = self.tree.flatten_up_to(row)
-        numbers = [leaf for leaf, is_number in zip(leaves, self.is_number, strict=True) if is_number]
-        return jnp.stack([jnp.asarray(number, jnp.float64) for number in numbers]), self._others(leaves)
-
-    def unpacked(self, rows: tuple[Array, list]) -> PyTree:
-        columns, others = iter(rows[0].T), iter(rows[1])
-        return self.tree.unflatten(
-            next(columns).astype(leaf.dtype) if is_number else next(others)
-            for leaf, is_number in zip(self.leaves, self.is_number, strict=True)
-        )
-
-    def _others(self, leaves: list) -> list:
-        return [leaf for leaf, is_number in zip(leaves, self.is_number, strict=True) if not is_number]
-
-
 class Standing(NamedTuple):
     """Where a run stands and where it began: enough to go on."""
 
@@ -187,44 +115,118 @@ class Outcome(NamedTuple):
     summary: Float[Array, " 14"]
 
 
+class Given(NamedTuple):
+    """What does not change during a run."""
+
+    problem: MisspecifiedVI
+    scheme: Scheme
+    grid: Int[Array | np.ndarray, " R"]
+    tol: Any
+    truth: Truth | None
+    scales: Scales
+    x0: Array
+    theta0: PyTree
+
+
+class Carry(NamedTuple):
+    """What changes: a Progress in its arrays, packed rows below one another, their iterations, and how many there are."""
+
+    run: list
+    rows: list
+    ks: Int[Array, " rows"]
+    n: Int[Array, ""]
+    going: Bool[Array, ""]
+
+
 def begin(
-    problem: MisspecifiedVI, scheme: Scheme, given: PyTree, seed, grid, tol, truth, keep_points: bool
-) -> Outcome:
-    """A whole run: starts projected, the loop, and the residuals that the certificate is made of."""
-    x0, theta0, lam0 = jax.tree.map(jnp.asarray, given)
-    x0, theta0 = problem.set.project(x0), problem.learning.set.project(theta0)
-    progress, scales = start(problem, scheme, x0, theta0, lam0, jax.random.key(seed))
-    standing = Standing(progress, scales, x0, theta0)
-    return go_on(problem, scheme, standing, grid, tol, truth, keep_points)
+    problem: MisspecifiedVI, scheme: Scheme, start_at: PyTree, seed, grid, tol, truth, keep_points: bool
+) -> Packed:
+    """A whole run: starts projected, the loop, and the residuals that the certificate is made of; an Outcome."""
+
+    def stand(problem: MisspecifiedVI, scheme: Scheme, start_at: PyTree, seed) -> Standing:
+        x0, theta0, lam0 = jax.tree.map(jnp.asarray, start_at)
+        x0, theta0 = problem.set.project(x0), problem.learning.set.project(theta0)
+        progress, scales = start(problem, scheme, x0, theta0, lam0, jax.random.key(seed))
+        return Standing(progress, scales, x0, theta0)
+
+    first = Kernel(stand, problem, scheme, start_at, seed)
+    standing = first(problem, scheme, start_at, seed)
+    if first.is_one:
+        return go_on(problem, scheme, standing, grid, tol, truth, keep_points)
+    with through_the_queue():  # what one part cannot contain the others cannot either
+        return go_on(problem, scheme, standing, grid, tol, truth, keep_points)
 
 
 def go_on(
     problem: MisspecifiedVI,
     scheme: Scheme,
     standing: Standing,
-    grid,
+    grid: Int[Array | np.ndarray, " R"],
     tol,
     truth: Truth | None,
     keep_points: bool,
-) -> Outcome:
-    """The rest of a run, from where it stands."""
-    progress, scales, x0, theta0 = standing
-    progress, rows, ks, n = run_fused(problem, scheme, progress, scales, grid, tol, truth, keep_points)
-    point = scheme.output(progress.scheme)
-    found, values, units = evaluate(problem, point.x, point.lam, point.theta, x0, theta0)
-    summary = [
-        progress.verdict,
-        progress.k,
-        n,
-        found.kkt,
-        found.infeasibility,
-        found.learning_error,
-        *found.relative,
-    ]
-    summary = [*summary, *scheme.counts(problem, progress.scheme, progress.k)]
-    summary = jnp.stack([jnp.asarray(number, jnp.float64) for number in summary])
-    standing = standing._replace(progress=progress)
-    return Outcome(Later(standing), Later(rows), ks, point, values, units, summary)
+) -> Packed:
+    """The rest of a run, from where it stands: all segments of the grid in one program, without a visit to the host.
+
+    When a scheme that pauses has filled all rows, the last one is overwritten.
+    """
+    given = Given(problem, scheme, grid, tol, truth, *standing[1:])
+    n_grid = grid.shape[0]
+    n_rows = n_grid if scheme.pauses(standing.progress.scheme) is None else max(n_grid, _ROWS_OF_PAUSES)
+    search = "compare_all" if n_grid <= _SHORT_GRID else "scan"  # a scan is a loop of its own
+    a_run = Packing.like(standing.progress)
+
+    def moved(given: Given, run: list, n: Array) -> list:
+        """The run at the next iteration of the grid, or where the scheme asks to be looked at."""
+        now, ks = a_run.unpacked(run), jnp.asarray(given.grid)
+        ahead = jnp.searchsorted(ks, now.k, side="right", method=search)
+        # The first row is the start. A run that goes on has that row already: it moves before it looks, so that a rescued
+        # point gets its Newton step even if it would pass as it is.
+        until = jnp.where((n == 0) & (now.k == 0), now.k, _at(ks, jnp.minimum(ahead, n_grid - 1)))
+        return a_run.packed(advance(given.problem, given.scheme, now, until))
+
+    def seen(given: Given, run: list) -> tuple[list, Packed, Array, Array]:
+        """The run with its verdict, the row to be written, its iteration, and whether to go on."""
+        problem, scheme, _, tol, truth, scales, _, _ = given
+        now, row = look(problem, scheme, a_run.unpacked(run), scales, tol, truth, keep_points)
+        going = (now.verdict == RUNNING) & (now.k < given.grid[-1])
+        return a_run.packed(now), Packed.like(row), now.k, going
+
+    def closed(given: Given, carry: Carry) -> Packed:
+        now = a_run.unpacked(carry.run)
+        problem, scheme, _, _, _, scales, x0, theta0 = given
+        point = scheme.output(now.scheme)
+        found, values, units = evaluate(problem, point.x, point.lam, point.theta, x0, theta0)
+        summary = [now.verdict, now.k, jnp.minimum(carry.n, n_rows)]
+        summary += [found.kkt, found.infeasibility, found.learning_error, *found.relative]
+        summary += [*scheme.counts(problem, now.scheme, now.k)]
+        summary = jnp.stack([jnp.asarray(number, jnp.float64) for number in summary])
+        here = Later(Standing(now, scales, x0, theta0))
+        rows = Later(Packed(carry.rows, row.packing))
+        return Packed.of(Outcome(here, rows, carry.ks, point, values, units, summary))
+
+    run, none = Kernel(a_run.packed, standing.progress)(standing.progress), jnp.asarray(0)
+    move, see = Kernel(moved, given, run, none), Kernel(seen, given, run)
+    row = see.shapes[1]
+
+    def segment(carry: Carry) -> Carry:
+        run, row, k, going = see(given, move(given, carry.run, carry.n))
+        at = jnp.minimum(carry.n, n_rows - 1)
+        rows = [_put(table, part, at) for table, part in zip(carry.rows, row.arrays, strict=True)]
+        return Carry(run, rows, _put(carry.ks, k, at), carry.n + 1, going)
+
+    rows = [jnp.zeros((n_rows, *part.shape), part.dtype) for part in row.arrays]
+    carry = Carry(run, rows, jnp.zeros(n_rows, jnp.int64), none, jnp.asarray(True))
+    carry = jax.lax.while_loop(lambda carry: carry.going, segment, carry)
+    return Kernel(closed, given, carry)(given, carry)
+
+
+def _at(values: Array, i: Array) -> Array:
+    return jax.lax.dynamic_index_in_dim(values, i, keepdims=False)
+
+
+def _put(table: Array, row: Array, i: Array) -> Array:
+    return jax.lax.dynamic_update_index_in_dim(table, row, i, axis=0)
 
 
 begin_compiled = Compiled(begin)

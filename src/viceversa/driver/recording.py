@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Array, PyTree
 
 from viceversa.certificates.residuals import Residuals, Scales, residuals
-from viceversa.driver.compiled import Later
+from viceversa.driver.packing import Later
 from viceversa.errors import InputError, MissingExtra
 from viceversa.methods.base import Info, OracleCounts
 from viceversa.numerics import positive_part, tree_norm, tree_subtract

@@ -15,7 +15,7 @@ from viceversa.certificates.infeasibility import InfeasibilityProof, prove_infea
 from viceversa.certificates.kkt import Certificate, build_certificate, certify
 from viceversa.certificates.residuals import Relative, Residuals
 from viceversa.driver import loop
-from viceversa.driver.compiled import Later
+from viceversa.driver.packing import Later
 from viceversa.driver.recording import Record, Recorded, Row, Trace, Truth, scalars_of
 from viceversa.driver.solution import Solution
 from viceversa.driver.status import Status
