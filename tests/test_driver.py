@@ -16,6 +16,7 @@ import small_nonlinear as small
 import viceversa as vv
 from unchecked import refused
 from viceversa.driver import loop
+from viceversa.driver.packing import Packed
 from viceversa.errors import PrecisionWarning
 
 STARTS = {"x0": small.X0, "theta0": small.THETA0, "multiplier0": small.LAM0}
@@ -345,24 +346,15 @@ def test_captured_arrays_are_arguments_of_the_compiled_program():
         learning=vv.Known(1.0),
     )
     scheme = vv.schemes.as_scheme(ALGORITHM_1)
-    arrays, rest = eqx.partition((problem, scheme), eqx.is_array)
-
-    def begin(arrays, x0):
-        problem, scheme = eqx.combine(arrays, rest)
-        grid = vv.Record().grid(10)
-        return loop.begin(
-            problem,
-            scheme,
-            (x0, jnp.asarray(1.0), jnp.zeros(0)),
-            np.int64(0),
-            grid,
-            np.float64(0.0),
-            None,
-            False,
-        )
-
+    settings = (
+        (np.zeros(40), np.asarray(1.0), np.zeros(0)),
+        np.int64(0),
+        vv.Record().grid(10),
+        np.float64(0.0),
+    )
     with vv.precision.double():
-        text = jax.jit(begin).lower(arrays, jnp.zeros(40)).as_text()
+        given = [Packed.on_host(part) for part in (problem, scheme, (*settings, None, False))]
+        text = jax.jit(loop.begin).lower(*given).as_text()
     largest = max(
         (
             int(np.prod([int(n) for n in dims.split("x")]))

@@ -7,9 +7,11 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from viceversa import one_kernel
+from viceversa.driver.packing import Packed, Packing
 
 _KEPT_BYTES = 1 << 26  # data of problems up to this size stays on the device between calls
 _MOST_PROGRAMS = 256
@@ -32,28 +34,36 @@ _LITTLE_EFFORT = {
 
 
 class Compiled:
-    """A function of trees to a `Packed`, compiled with their arrays as arguments and everything else held fixed.
+    """A function of three packed trees to a packed one, compiled for their structure; its callers see trees.
 
-    The first two arguments (the problem and the scheme) are immutable: their flat forms are remembered while they live.
+    The first two arguments (the problem and the scheme) are immutable: their packed forms are remembered while they live.
+    What is not an array is held fixed.
     """
 
     def __init__(self, function: Callable):
         self.function = function
         self._programs: dict[Any, Callable] = {}
 
-    def __call__(self, *args: Any) -> Any:
-        forms = _flat_form(args[0]), _flat_form(args[1]), _Flat(args[2:])
-        arrays = [form.arrays for form in forms]
-        key = tuple(form.kept for form in forms)
+    def __call__(self, problem: Any, scheme: Any, *rest: Any) -> Any:
+        given = _remembered(problem), _remembered(scheme), Packed.on_host(rest)
+        arrays = [each.arrays for each in given]
+        key = tuple([each.packing for each in given])
         program = self._programs.get(key)
-        if program is not None:
-            return program(*arrays).on_host().whole()
-        while len(self._programs) >= _MOST_PROGRAMS:
-            # The oldest goes: every lambda is a structure of its own.
-            self._programs.pop(next(iter(self._programs)))
-        quickly = getattr(args[1], "few_steps", False)
-        self._programs[key], found = _compile(_Unflatten(self.function, key), quickly, *arrays)
-        return found.on_host().whole()
+        if program is None:
+            while len(self._programs) >= _MOST_PROGRAMS:
+                # The oldest goes: every lambda is a structure of its own.
+                self._programs.pop(next(iter(self._programs)))
+            quickly = getattr(scheme, "few_steps", False)
+            program, found = _compile(_OnArrays(self.function, key), quickly, *arrays)
+            self._programs[key] = program
+        else:
+            found = program(*arrays)
+        return Packed([_on_host(array) for array in found.arrays], found.packing).whole()
+
+
+def _on_host(array: jax.Array) -> Any:
+    """The same memory as a NumPy array; random keys have no such form."""
+    return array if jnp.issubdtype(array.dtype, jax.dtypes.extended) else np.asarray(array)
 
 
 def _compile(function: Callable, quickly: bool, *args: Any) -> tuple[Callable, Any]:
@@ -73,71 +83,44 @@ def _compile(function: Callable, quickly: bool, *args: Any) -> tuple[Callable, A
         return program, program(*args)
 
 
-class _Kept:
-    """How to rebuild a remembered argument from its arrays; equal when structure and fixed parts are."""
+class _OnArrays:
+    """A function of packed trees as one of their arrays."""
 
-    def __init__(self, tree: Any, is_array: tuple[bool, ...], fixed: tuple):
-        self.tree, self.is_array, self.fixed = tree, is_array, fixed
-        self._key = (tree, is_array, fixed)
-        self._hash = hash(self._key)
-
-    def __hash__(self) -> int:
-        return self._hash
-
-    def __eq__(self, other: object) -> bool:
-        return self is other or (isinstance(other, _Kept) and self._key == other._key)
-
-    def rebuilt(self, arrays: list) -> Any:
-        """The argument with these arrays."""
-        varying, constant = iter(arrays), iter(self.fixed)
-        return jax.tree.unflatten(
-            self.tree, [next(varying) if use else next(constant) for use in self.is_array]
-        )
-
-
-class _Unflatten:
-    """The function on flat arrays."""
-
-    def __init__(self, function: Callable, kept: tuple[_Kept, ...]):
-        self.function, self.kept = function, kept
+    def __init__(self, function: Callable, packings: tuple[Packing, ...]):
+        self.function, self.packings = function, packings
         self.__name__ = getattr(function, "__name__", "compiled")
 
     def __call__(self, *arrays: list) -> Any:
-        problem, scheme, rest = (kept.rebuilt(own) for kept, own in zip(self.kept, arrays, strict=True))
-        return self.function(problem, scheme, *rest)
+        return self.function(*map(Packed, arrays, self.packings))
 
 
-class _Flat:
-    """The arrays of a value and how to rebuild it.
+class _Remembered:
+    """An immutable value, packed. Used once, it hands its NumPy arrays to the program; used again, it has them on the device."""
 
-    An immutable value used once hands its NumPy arrays to the program as they are; one used again has them on the device.
-    """
+    def __init__(self, value: Any, forget: Callable):
+        self.value, self.packed, self.is_settled = weakref.ref(value, forget), Packed.on_host(value), False
 
-    def __init__(self, value: Any):
-        leaves, tree = jax.tree.flatten(value)
-        is_array = tuple(isinstance(leaf, (jax.Array, np.ndarray, np.generic)) for leaf in leaves)
-        fixed = tuple(leaf for leaf, use in zip(leaves, is_array, strict=True) if not use)
-        self.arrays = [leaf for leaf, use in zip(leaves, is_array, strict=True) if use]
-        self.kept = _Kept(tree, is_array, fixed)
-        self.is_settled = False
-
-    def again(self) -> _Flat:
-        """The same, for a second and later use; arrays too large to be there twice stay where they are."""
-        if not self.is_settled and sum(leaf.nbytes for leaf in self.arrays) <= _KEPT_BYTES:
-            self.arrays = jax.device_put(self.arrays, may_alias=False)  # compiles nothing; jnp.asarray would
+    def again(self) -> Packed:
+        """For a second and later use; arrays too large to be there twice stay where they are."""
+        arrays = self.packed.arrays
+        if not self.is_settled and sum(array.nbytes for array in arrays) <= _KEPT_BYTES:
+            # Compiles nothing; jnp.asarray would.
+            self.packed = Packed(jax.device_put(arrays, may_alias=False), self.packed.packing)
         self.is_settled = True
-        return self
+        return self.packed
 
 
-_flat_forms: dict[int, tuple[weakref.ref, _Flat]] = {}
+_known: dict[int, _Remembered] = {}
 
 
-def _flat_form(value: Any) -> _Flat:
-    """The flat form of an immutable value, remembered until the value is gone."""
-    known = _flat_forms.get(id(value))
-    if known is not None and known[0]() is value:
-        return known[1].again()
-    flat, identity = _Flat(value), id(value)
-    forms = _flat_forms  # the interpreter may have cleared the module when the last values go
-    forms[identity] = (weakref.ref(value, lambda _: forms.pop(identity, None)), flat)
-    return flat
+def _remembered(value: Any) -> Packed:
+    """The packed form of an immutable value, kept until the value is gone."""
+    known = _known.get(id(value))
+    if known is not None and known.value() is value:
+        return known.again()
+    identity, values = (
+        id(value),
+        _known,
+    )  # the interpreter may have cleared the module when the last values go
+    values[identity] = _Remembered(value, lambda _: values.pop(identity, None))
+    return values[identity].packed

@@ -13,7 +13,7 @@ from jaxtyping import Array, Bool, Float, Int, PyTree
 from viceversa.certificates.kkt import evaluate
 from viceversa.certificates.residuals import Scales, start_scales
 from viceversa.driver.compiled import Compiled
-from viceversa.driver.packing import Later, Packed, Packing
+from viceversa.driver.packing import Later, Packed
 from viceversa.driver.recording import Row, Truth, measure
 from viceversa.methods.base import Info
 from viceversa.numerics import all_finite, while_loop
@@ -116,85 +116,97 @@ class Outcome(NamedTuple):
 
 
 class Given(NamedTuple):
-    """What does not change during a run."""
+    """What does not change during a run; `settings` ends in the grid, tol, the truth and whether to keep points."""
 
-    problem: MisspecifiedVI
-    scheme: Scheme
+    problem: Packed
+    scheme: Packed
+    settings: Packed
+    began: Packed  # scales, x0, theta0
+
+    def unpacked(self) -> tuple[MisspecifiedVI, Scheme, Settings]:
+        return self.problem.whole(), self.scheme.whole(), Settings(*self.settings.whole()[-4:])
+
+
+class Settings(NamedTuple):
+    """On which iterations to look, how closely, against what, and whether to keep the points."""
+
     grid: Int[Array | np.ndarray, " R"]
     tol: Any
     truth: Truth | None
-    scales: Scales
-    x0: Array
-    theta0: PyTree
+    keep_points: bool
 
 
 class Carry(NamedTuple):
-    """What changes: a Progress in its arrays, packed rows below one another, their iterations, and how many there are."""
+    """What changes: a packed Progress, packed rows below one another, their iterations, how many, and whether to go on."""
 
-    run: list
-    rows: list
+    run: Packed
+    rows: Packed
     ks: Int[Array, " rows"]
     n: Int[Array, ""]
     going: Bool[Array, ""]
 
 
-def begin(
-    problem: MisspecifiedVI, scheme: Scheme, start_at: PyTree, seed, grid, tol, truth, keep_points: bool
-) -> Packed:
-    """A whole run: starts projected, the loop, and the residuals that the certificate is made of; an Outcome."""
+def begin(problem: Packed, scheme: Packed, settings: Packed) -> Packed:
+    """A whole run: starts projected, the loop, and the residuals that the certificate is made of; an Outcome.
 
-    def stand(problem: MisspecifiedVI, scheme: Scheme, start_at: PyTree, seed) -> Standing:
-        x0, theta0, lam0 = jax.tree.map(jnp.asarray, start_at)
-        x0, theta0 = problem.set.project(x0), problem.learning.set.project(theta0)
-        progress, scales = start(problem, scheme, x0, theta0, lam0, jax.random.key(seed))
-        return Standing(progress, scales, x0, theta0)
+    `settings` are x0, θ0 and λ0, the seed, and what a `Settings` has.
+    """
 
-    first = Kernel(stand, problem, scheme, start_at, seed)
-    standing = first(problem, scheme, start_at, seed)
+    def stand(problem: Packed, scheme: Packed, settings: Packed) -> tuple[Packed, Packed]:
+        the_problem, (starts, seed, *_) = problem.whole(), settings.whole()
+        x0, theta0, lam0 = jax.tree.map(jnp.asarray, starts)
+        x0, theta0 = the_problem.set.project(x0), the_problem.learning.set.project(theta0)
+        progress, scales = start(the_problem, scheme.whole(), x0, theta0, lam0, jax.random.key(seed))
+        return Packed.like(progress), Packed.like((scales, x0, theta0))
+
+    first = Kernel(stand, problem, scheme, settings)
+    run, began = first(problem, scheme, settings)
+    given = Given(problem, scheme, settings, began)
     if first.is_one:
-        return go_on(problem, scheme, standing, grid, tol, truth, keep_points)
-    with through_the_queue():  # what one part cannot contain the others cannot either
-        return go_on(problem, scheme, standing, grid, tol, truth, keep_points)
+        return _stretch(given, run)
+    with through_the_queue():  # what this part cannot contain the others cannot either
+        return _stretch(given, run)
 
 
-def go_on(
-    problem: MisspecifiedVI,
-    scheme: Scheme,
-    standing: Standing,
-    grid: Int[Array | np.ndarray, " R"],
-    tol,
-    truth: Truth | None,
-    keep_points: bool,
-) -> Packed:
-    """The rest of a run, from where it stands: all segments of the grid in one program, without a visit to the host.
+def go_on(problem: Packed, scheme: Packed, settings: Packed) -> Packed:
+    """The rest of a run; `settings` are the Standing and what a `Settings` has."""
+    standing, *_ = settings.whole()
+    given = Given(problem, scheme, settings, Packed.like(standing[1:]))
+    return _stretch(given, Packed.like(standing.progress))
+
+
+def _stretch(given: Given, run: Packed) -> Packed:
+    """All segments of the grid in one program, without a visit to the host.
 
     When a scheme that pauses has filled all rows, the last one is overwritten.
     """
-    given = Given(problem, scheme, grid, tol, truth, *standing[1:])
+    _, scheme, (grid, *_) = given.unpacked()
     n_grid = grid.shape[0]
-    n_rows = n_grid if scheme.pauses(standing.progress.scheme) is None else max(n_grid, _ROWS_OF_PAUSES)
+    n_rows = n_grid if scheme.pauses(run.whole().scheme) is None else max(n_grid, _ROWS_OF_PAUSES)
     search = "compare_all" if n_grid <= _SHORT_GRID else "scan"  # a scan is a loop of its own
-    a_run = Packing.like(standing.progress)
 
-    def moved(given: Given, run: list, n: Array) -> list:
+    def moved(given: Given, run: Packed, n: Array) -> Packed:
         """The run at the next iteration of the grid, or where the scheme asks to be looked at."""
-        now, ks = a_run.unpacked(run), jnp.asarray(given.grid)
-        ahead = jnp.searchsorted(ks, now.k, side="right", method=search)
+        (problem, scheme, settings), now = given.unpacked(), run.whole()
+        grid = jnp.asarray(settings.grid)
+        ahead = jnp.searchsorted(grid, now.k, side="right", method=search)
         # The first row is the start. A run that goes on has that row already: it moves before it looks, so that a rescued
         # point gets its Newton step even if it would pass as it is.
-        until = jnp.where((n == 0) & (now.k == 0), now.k, _at(ks, jnp.minimum(ahead, n_grid - 1)))
-        return a_run.packed(advance(given.problem, given.scheme, now, until))
+        until = jnp.where((n == 0) & (now.k == 0), now.k, _at(grid, jnp.minimum(ahead, n_grid - 1)))
+        return Packed.like(advance(problem, scheme, now, until))
 
-    def seen(given: Given, run: list) -> tuple[list, Packed, Array, Array]:
+    def seen(given: Given, run: Packed) -> tuple[Packed, Packed, Array, Array]:
         """The run with its verdict, the row to be written, its iteration, and whether to go on."""
-        problem, scheme, _, tol, truth, scales, _, _ = given
-        now, row = look(problem, scheme, a_run.unpacked(run), scales, tol, truth, keep_points)
-        going = (now.verdict == RUNNING) & (now.k < given.grid[-1])
-        return a_run.packed(now), Packed.like(row), now.k, going
+        problem, scheme, (grid, tol, truth, keep_points) = given.unpacked()
+        scales, _, _ = given.began.whole()
+        now, row = look(problem, scheme, run.whole(), scales, tol, truth, keep_points)
+        going = (now.verdict == RUNNING) & (now.k < jnp.asarray(grid)[-1])
+        return Packed.like(now), Packed.like(row), now.k, going
 
     def closed(given: Given, carry: Carry) -> Packed:
-        now = a_run.unpacked(carry.run)
-        problem, scheme, _, _, _, scales, x0, theta0 = given
+        """The Outcome."""
+        (problem, scheme, _), now = given.unpacked(), carry.run.whole()
+        scales, x0, theta0 = given.began.whole()
         point = scheme.output(now.scheme)
         found, values, units = evaluate(problem, point.x, point.lam, point.theta, x0, theta0)
         summary = [now.verdict, now.k, jnp.minimum(carry.n, n_rows)]
@@ -202,20 +214,18 @@ def go_on(
         summary += [*scheme.counts(problem, now.scheme, now.k)]
         summary = jnp.stack([jnp.asarray(number, jnp.float64) for number in summary])
         here = Later(Standing(now, scales, x0, theta0))
-        rows = Later(Packed(carry.rows, row.packing))
-        return Packed.of(Outcome(here, rows, carry.ks, point, values, units, summary))
+        return Packed.of(Outcome(here, Later(carry.rows), carry.ks, point, values, units, summary))
 
-    run, none = Kernel(a_run.packed, standing.progress)(standing.progress), jnp.asarray(0)
+    none = jnp.asarray(0)
     move, see = Kernel(moved, given, run, none), Kernel(seen, given, run)
-    row = see.shapes[1]
 
     def segment(carry: Carry) -> Carry:
         run, row, k, going = see(given, move(given, carry.run, carry.n))
         at = jnp.minimum(carry.n, n_rows - 1)
-        rows = [_put(table, part, at) for table, part in zip(carry.rows, row.arrays, strict=True)]
+        rows = jax.tree.map(lambda table, part: _put(table, part, at), carry.rows, row)
         return Carry(run, rows, _put(carry.ks, k, at), carry.n + 1, going)
 
-    rows = [jnp.zeros((n_rows, *part.shape), part.dtype) for part in row.arrays]
+    rows = jax.tree.map(lambda part: jnp.zeros((n_rows, *part.shape), part.dtype), see.shapes[1])
     carry = Carry(run, rows, jnp.zeros(n_rows, jnp.int64), none, jnp.asarray(True))
     carry = jax.lax.while_loop(lambda carry: carry.going, segment, carry)
     return Kernel(closed, given, carry)(given, carry)
