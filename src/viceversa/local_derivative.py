@@ -60,7 +60,9 @@ def _walk(jaxpr: Any, consts: Any, values: list, tangents: list, size: int) -> l
     for eqn in jaxpr.eqns:
         inputs = [value(atom) for atom in eqn.invars]
         moving = [tangent(atom) for atom in eqn.invars]
-        outputs = eqn.primitive.bind(*inputs, **eqn.primitive.get_bind_params(eqn.params))
+        found: Any = eqn.primitive.get_bind_params(eqn.params)
+        functions, params = found if isinstance(found, tuple) else ((), found)  # a pair before JAX 0.9
+        outputs = eqn.primitive.bind(*functions, *inputs, **params)
         outputs = list(outputs) if eqn.primitive.multiple_results else [outputs]
         changes = (
             _rule(eqn, inputs, moving, size) if any(m is not None for m in moving) else [None] * len(outputs)

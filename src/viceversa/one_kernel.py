@@ -26,7 +26,7 @@ except ImportError:  # an older release
     set_xla_metadata = None
 
 # Where XLA's compiler is not ready for such a call it ends the process: only releases it was tried with are asked.
-_TRIED = {(0, 10)}
+_TRIED = {(0, 8), (0, 9), (0, 10)}
 _IS_AVAILABLE = set_xla_metadata is not None and __version_info__[:2] in _TRIED
 _AS_ONE_FUNCTION = {"inlineable": "false", "xla_cpu_small_call": "true"}
 _in_queue: ContextVar[bool] = ContextVar("_in_queue", default=False)
@@ -148,10 +148,13 @@ def _is_key(array: Any) -> bool:
 
 
 def _equations(jaxpr: Any) -> Iterator[Any]:
+    """The operations of a program and of the functions within it."""
     for equation in jaxpr.eqns:
         yield equation
-        for inner in core.jaxprs_in_params(equation.params):
-            yield from _equations(inner)
+        for parameter in equation.params.values():
+            for inner in parameter if isinstance(parameter, (tuple, list)) else (parameter,):
+                if isinstance(inner, (core.ClosedJaxpr, core.Jaxpr)):
+                    yield from _equations(getattr(inner, "jaxpr", inner))
 
 
 def _is_plain(equation: Any) -> bool:
