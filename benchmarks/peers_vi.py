@@ -113,15 +113,18 @@ def _scipy_root(vi: AffineVI) -> tuple[Callable, Callable]:
 
     value, jacobian = jax.jit(residual), jax.jit(jax.jacfwd(residual))
 
-    def solve(q: np.ndarray) -> Answer:
+    kept: dict[str, np.ndarray] = {}
+
+    def solve(q: np.ndarray, start: np.ndarray) -> Answer:
         with jax.enable_x64(True):
-            start = np.concatenate([vi.start, np.ones(vi.d.size)])
             found = root(
                 lambda z: np.asarray(value(z, q)), start, jac=lambda z: np.asarray(jacobian(z, q)), tol=1e-12
             )
+        kept["z"] = found.x
         return vi.answer(found.x[:n], found.x[n:])
 
-    return lambda: solve(vi.q), solve
+    cold = np.concatenate([vi.start, np.ones(vi.d.size)])
+    return lambda: solve(vi.q, cold), lambda q: solve(q, kept["z"])
 
 
 def _ipopt(vi: AffineVI) -> tuple[Callable, Callable]:
