@@ -135,12 +135,14 @@ def _depending_on(given: tuple, value: Any) -> Any:
     """
     total = sum(map(_first_number, given), jnp.zeros(()))
     other = ~value if value.dtype == bool else value + 1  # not the same, or there would be nothing to decide
-    return jnp.where((total != total) & (total > 0), other, value)
+    never = jax.lax.broadcast((total != total) & (total > 0), value.shape)
+    return jax.lax.select(never, other, value)
 
 
 def _first_number(array: Any) -> Any:
     array = jax.random.key_data(array) if _is_key(array) else array
-    return jnp.ravel(array)[0].astype(jnp.float64)
+    first = jax.lax.slice(array, [0] * array.ndim, [1] * array.ndim)
+    return jax.lax.convert_element_type(jax.lax.reshape(first, ()), jnp.float64)
 
 
 def _is_key(array: Any) -> bool:

@@ -40,7 +40,11 @@ class _Place(NamedTuple):
         array = arrays[self.array]
         if self.offset is None:
             return array
-        part = array[..., self.offset : self.offset + math.prod(self.shape)]
+        end = self.offset + math.prod(self.shape)
+        if isinstance(array, np.ndarray):
+            part = array[..., self.offset : end]
+        else:  # the same, traced with less ado
+            part = jax.lax.slice_in_dim(array, self.offset, end, axis=-1)
         part = part.reshape((*array.shape[:-1], *self.shape))
         return part if part.dtype == self.dtype else part.astype(self.dtype)
 
@@ -94,7 +98,7 @@ class Packing:
                 if place.offset is None:
                     parts[place.array] = [leaf]
                 elif place.offset == sum(part.size for part in parts.setdefault(place.array, [])):
-                    parts[place.array].append(leaf.reshape(-1))  # else it is there already
+                    parts[place.array].append(jax.lax.reshape(leaf, (leaf.size,)))  # else it is there already
             elif isinstance(place, Packing):
                 place._collect(leaf.tree, parts)
 
