@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -52,6 +53,34 @@ class Constraints(eqx.Module):
             return value, jax.vmap(row)(jnp.eye(value.size, dtype=value.dtype))
         js = jnp.arange(value.size)
         return value, jax.lax.map(lambda j: row((js == j).astype(value.dtype)), js)
+
+
+def _once_for_each(function: Callable[[ConvexSet], np.ndarray]) -> Callable[[ConvexSet], np.ndarray]:
+    """`function` of an immutable set, computed once while the set lives: a new problem at every re-solve has the same sets."""
+    known: dict[int, tuple[weakref.ref, np.ndarray]] = {}
+
+    def remembered(X: ConvexSet) -> np.ndarray:
+        identity = id(X)
+        found = known.get(identity)
+        if found is None or found[0]() is not X:
+            found = weakref.ref(X, lambda _: known.pop(identity, None)), function(X)
+            known[identity] = found
+        return found[1]
+
+    return remembered
+
+
+@_once_for_each
+def _x_width(X: ConvexSet) -> np.ndarray:
+    width = np.asarray(X.width())
+    uniform = width.size > 0 and (width == width.flat[0]).all()
+    return np.asarray(width.flat[0]) if uniform else width
+
+
+@_once_for_each
+def _theta_width(Theta: ConvexSet) -> np.ndarray:
+    widths = map(np.asarray, jax.tree.leaves(Theta.width()))
+    return np.asarray(max((w[np.isfinite(w)].max(initial=0.0) for w in widths), default=0.0))
 
 
 class AtTheta(NamedTuple):
@@ -121,13 +150,7 @@ class MisspecifiedVI(eqx.Module):
             self.constraints, output = functions.trace_with_output("constraints", constraints, *likes)
             self.n_constraints = _check_constraints_output(output)
         self.constraint_names = _names(constraint_names, self.n_constraints)
-        # Through their classes: a bound method of a module is slow to make, and a new problem is made at every re-solve.
-        width = np.asarray(type(set).width(set))
-        uniform = width.size > 0 and (width == width.flat[0]).all()
-        self.x_width = np.asarray(width.flat[0]) if uniform else width
-        theta_widths = map(np.asarray, jax.tree.leaves(type(learning.set).width(learning.set)))
-        theta_widths = [w[np.isfinite(w)].max(initial=0.0) for w in theta_widths]
-        self.theta_width = np.asarray(max(theta_widths, default=0.0))
+        self.x_width, self.theta_width = _x_width(set), _theta_width(learning.set)
 
     @property
     def shape(self) -> tuple[int, ...]:
