@@ -58,6 +58,11 @@ class Kernel:
 
     def __init__(self, function: Callable, *args: Any):
         leaves, tree = jax.tree.flatten(args)
+        self._direct, self._mark = function, None
+        if not _is_wanted() or any(isinstance(leaf, Tracer) and leaf.size > LARGEST for leaf in leaves):
+            self.shapes = jax.eval_shape(lambda: function(*args))  # as if it were not wrapped at all
+            return
+        self._direct = None
         self._varies = [isinstance(leaf, Tracer) and leaf.size > 0 for leaf in leaves]
         mark: list[int | None] = [None]
 
@@ -79,7 +84,7 @@ class Kernel:
         self.shapes = traced.out_info
         jaxpr = traced.jaxpr.jaxpr
         captures_nothing = len(jaxpr.invars) == len(given) and not jaxpr.constvars
-        fits = _is_wanted() and captures_nothing and all(map(_is_plain, _equations(jaxpr)))
+        fits = captures_nothing and all(map(_is_plain, _equations(jaxpr)))
         self._mark = mark[0] if fits else None
 
     @property
@@ -88,6 +93,8 @@ class Kernel:
         return self._mark is not None
 
     def __call__(self, *args: Any) -> Any:
+        if self._direct is not None:
+            return self._direct(*args)
         leaves = jax.tree.leaves(args)
         given = (leaf for leaf, varies in zip(leaves, self._varies, strict=True) if varies)
         found, tree = jax.tree.flatten(self._traceable(*given))
