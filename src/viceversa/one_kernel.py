@@ -2,8 +2,8 @@
 
 XLA runs a program on a processor as a queue of small functions that several threads serve. Where arrays have some hundreds
 or thousands of numbers, the queue costs more than the arithmetic. A call marked as below becomes one function, loops and
-all; what such a function cannot contain (products of matrices, factorizations, sorting, whatever calls a library) stays in
-the queue.
+all; what such a function cannot contain (factorizations, sorting, scattering, whatever calls a library) or should not (large
+products of matrices) stays in the queue.
 """
 
 from __future__ import annotations
@@ -57,7 +57,8 @@ class Kernel:
     """
 
     def __init__(self, function: Callable, *args: Any):
-        leaves, tree = jax.tree.flatten(args)
+        self._leaves, tree = jax.tree.flatten(args)
+        leaves = self._leaves
         self._direct, self._mark = function, None
         if not _is_wanted() or any(isinstance(leaf, Tracer) and leaf.size > LARGEST for leaf in leaves):
             self.shapes = jax.eval_shape(lambda: function(*args))  # as if it were not wrapped at all
@@ -95,8 +96,12 @@ class Kernel:
     def __call__(self, *args: Any) -> Any:
         if self._direct is not None:
             return self._direct(*args)
-        leaves = jax.tree.leaves(args)
-        given = (leaf for leaf, varies in zip(leaves, self._varies, strict=True) if varies)
+        given = []
+        for leaf, like, varies in zip(jax.tree.leaves(args), self._leaves, self._varies, strict=True):
+            if varies:
+                given.append(leaf)
+            elif leaf is not like and not _is_empty(leaf):
+                raise TypeError(f"a kernel traced with {like!r} as a constant was called with {leaf!r}")
         found, tree = jax.tree.flatten(self._traceable(*given))
         if self._mark is not None:
             assert set_xla_metadata is not None
@@ -121,6 +126,10 @@ def through_the_queue() -> Iterator[None]:
 def _copied(constant: Any) -> Any:
     """What stays inside: a constant itself, or the empty array that a tracer stands for."""
     return jnp.zeros(constant.shape, constant.dtype) if isinstance(constant, Tracer) else constant
+
+
+def _is_empty(leaf: Any) -> bool:
+    return isinstance(leaf, Tracer) and leaf.size == 0
 
 
 def _least_computed(found: list, given: tuple) -> int | None:

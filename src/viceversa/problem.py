@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -15,6 +14,7 @@ from jaxtyping import Array, Float, PyTree
 from viceversa import functions, precision
 from viceversa.errors import InputError, UserFunctionError
 from viceversa.learning.base import Learning
+from viceversa.once import once_for_each
 from viceversa.sets.base import ConvexSet, is_shape
 
 _SMALL_JACOBIAN = 1 << 16  # numbers in a Jacobian up to which its rows are taken all at once
@@ -55,29 +55,14 @@ class Constraints(eqx.Module):
         return value, jax.lax.map(lambda j: row((js == j).astype(value.dtype)), js)
 
 
-def _once_for_each(function: Callable[[ConvexSet], np.ndarray]) -> Callable[[ConvexSet], np.ndarray]:
-    """`function` of an immutable set, computed once while the set lives: a new problem at every re-solve has the same sets."""
-    known: dict[int, tuple[weakref.ref, np.ndarray]] = {}
-
-    def remembered(X: ConvexSet) -> np.ndarray:
-        identity = id(X)
-        found = known.get(identity)
-        if found is None or found[0]() is not X:
-            found = weakref.ref(X, lambda _: known.pop(identity, None)), function(X)
-            known[identity] = found
-        return found[1]
-
-    return remembered
-
-
-@_once_for_each
+@once_for_each  # a new problem at every re-solve has the same sets
 def _x_width(X: ConvexSet) -> np.ndarray:
     width = np.asarray(X.width())
     uniform = width.size > 0 and (width == width.flat[0]).all()
     return np.asarray(width.flat[0]) if uniform else width
 
 
-@_once_for_each
+@once_for_each
 def _theta_width(Theta: ConvexSet) -> np.ndarray:
     widths = map(np.asarray, jax.tree.leaves(Theta.width()))
     return np.asarray(max((w[np.isfinite(w)].max(initial=0.0) for w in widths), default=0.0))

@@ -89,6 +89,15 @@ def test_an_array_that_is_captured_keeps_a_function_in_the_queue():
         assert jax.jit(program)(2.0, 3.0) == 6.0
 
 
+def test_what_was_a_constant_when_it_was_traced_cannot_vary_later():
+    def program(x):
+        kernel = Kernel(lambda x, n: x + n, x, 1.0)
+        return kernel(x, x)
+
+    with precision.double(), pytest.raises(TypeError, match="as a constant was called with"):
+        jax.jit(program)(2.0)
+
+
 def test_what_is_always_the_same_does_no_harm():
     """The smallest result, through which a call is marked, is zero whatever is given."""
     (zero, y), is_one = run(lambda x, y: (jnp.zeros(()) * 1.0, x + 1.0), np.ones(3), np.ones(4))

@@ -5,7 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from viceversa import precision
-from viceversa.driver.packing import Later, Packed, Packing
+from viceversa.driver.packing import Later, Packed
+from viceversa.once import once_for_each
 
 TREE = {
     "matrix": np.arange(6.0).reshape(2, 3),
@@ -63,13 +64,25 @@ def test_in_a_program_a_leaf_that_is_there_twice_is_kept_once_and_later_parts_ar
 
 
 def test_a_table_of_packed_rows_is_unpacked_to_columns():
-    row = {"a": jnp.arange(2.0), "n": jnp.asarray(7), "ok": jnp.asarray(True)}
     with precision.double():
-        row = jax.tree.map(lambda leaf: leaf.astype("float64") if leaf.dtype == "float32" else leaf, row)
-        row["n"] = jnp.asarray(7, "int64")
-        packing = Packing.like(row)
-        table = [jnp.stack([part, 2 * part]) for part in packing.packed(row)]
-        columns = packing.unpacked(table)
+        same = jnp.asarray(7)
+        row = Packed.like({"a": jnp.arange(2.0), "n": same, "again": same, "ok": jnp.asarray(True)})
+        assert [array.size for array in row.arrays] == [2, 3]
+        columns = Packed([jnp.stack([part, 2 * part]) for part in row.arrays], row.packing).whole()
     np.testing.assert_array_equal(columns["a"], [[0.0, 1.0], [0.0, 2.0]])
     np.testing.assert_array_equal(columns["n"], [7, 14])
+    np.testing.assert_array_equal(columns["again"], [7, 14])
     np.testing.assert_array_equal(columns["ok"], [True, True], strict=True)
+
+
+def test_an_immutable_object_is_looked_at_once_and_forgotten_with_it():
+    class Thing:
+        pass
+
+    calls = []
+    look = once_for_each(lambda thing: calls.append(id(thing)) or len(calls))
+    first, second = Thing(), Thing()
+    assert [look(first), look(second), look(first)] == [1, 2, 1]
+    del first
+    third = Thing()  # it may well get the identity of the first
+    assert look(third) == 3

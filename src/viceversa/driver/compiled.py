@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -12,13 +11,13 @@ import numpy as np
 
 from viceversa import one_kernel
 from viceversa.driver.packing import Packed, Packing
+from viceversa.once import once_for_each
 
 _KEPT_BYTES = 1 << 26  # data of problems up to this size stays on the device between calls
 _MOST_PROGRAMS = 256
 _LARGE = 1 << 19  # numbers in an array from which compilation is short beside the solve
-_IN_FOUR_PARTS = {
-    "xla_cpu_parallel_codegen_split_count": 4
-}  # XLA's thirty-two are many for what is compiled here
+# XLA's thirty-two are many for what is compiled here.
+_IN_FOUR_PARTS = {"xla_cpu_parallel_codegen_split_count": 4}
 # Sums by YNNPACK, XLA's choice, wake up a second thread and take room for another array of the size of what is summed.
 _FAST_CODE = {**_IN_FOUR_PARTS, "xla_cpu_experimental_ynn_fusion_type": ""}
 # Of XLA's two ways to compile fused loops for a processor the one that takes half as long; YNNPACK, which needs no code,
@@ -28,9 +27,8 @@ _FAST_COMPILATION = {
     "xla_cpu_use_fusion_emitters": False,
     "xla_disable_hlo_passes": "tree_reduction_rewriter",
 }
-_LITTLE_EFFORT = {
-    "xla_backend_optimization_level": 1
-}  # as fast for small arrays, compiled in nine tenths of the time
+# As fast for small arrays, compiled in nine tenths of the time.
+_LITTLE_EFFORT = {"xla_backend_optimization_level": 1}
 
 
 class Compiled:
@@ -45,7 +43,7 @@ class Compiled:
         self._programs: dict[Any, Callable] = {}
 
     def __call__(self, problem: Any, scheme: Any, *rest: Any) -> Any:
-        given = _remembered(problem), _remembered(scheme), Packed.on_host(rest)
+        given = _form(problem).used(), _form(scheme).used(), Packed.on_host(rest)
         arrays = [each.arrays for each in given]
         key = tuple([each.packing for each in given])
         program = self._programs.get(key)
@@ -94,33 +92,20 @@ class _OnArrays:
         return self.function(*map(Packed, arrays, self.packings))
 
 
-class _Remembered:
+class _Form:
     """An immutable value, packed. Used once, it hands its NumPy arrays to the program; used again, it has them on the device."""
 
-    def __init__(self, value: Any, forget: Callable):
-        self.value, self.packed, self.is_settled = weakref.ref(value, forget), Packed.on_host(value), False
+    def __init__(self, value: Any):
+        self._packed, self._n_uses = Packed.on_host(value), 0
 
-    def again(self) -> Packed:
-        """For a second and later use; arrays too large to be there twice stay where they are."""
-        arrays = self.packed.arrays
-        if not self.is_settled and sum(array.nbytes for array in arrays) <= _KEPT_BYTES:
+    def used(self) -> Packed:
+        """For one more use; arrays too large to be there twice stay where they are."""
+        self._n_uses += 1
+        if self._n_uses == 2 and sum(array.nbytes for array in self._packed.arrays) <= _KEPT_BYTES:
             # Compiles nothing; jnp.asarray would.
-            self.packed = Packed(jax.device_put(arrays, may_alias=False), self.packed.packing)
-        self.is_settled = True
-        return self.packed
+            arrays = jax.device_put(self._packed.arrays, may_alias=False)
+            self._packed = Packed(arrays, self._packed.packing)
+        return self._packed
 
 
-_known: dict[int, _Remembered] = {}
-
-
-def _remembered(value: Any) -> Packed:
-    """The packed form of an immutable value, kept until the value is gone."""
-    known = _known.get(id(value))
-    if known is not None and known.value() is value:
-        return known.again()
-    identity, values = (
-        id(value),
-        _known,
-    )  # the interpreter may have cleared the module when the last values go
-    values[identity] = _Remembered(value, lambda _: values.pop(identity, None))
-    return values[identity].packed
+_form = once_for_each(_Form)

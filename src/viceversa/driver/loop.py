@@ -164,7 +164,9 @@ def begin(problem: Packed, scheme: Packed, settings: Packed) -> Packed:
     given = Given(problem, scheme, settings, began)
     if first.is_one:
         return _stretch(given, run)
-    with through_the_queue():  # what this part cannot contain the others cannot either
+    # What this part cannot contain the others cannot either; and what comes out of it might be known to XLA while it compiles,
+    # which nothing that goes into a native function may be.
+    with through_the_queue():
         return _stretch(given, run)
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 _SMALL = 1024  # numbers in an array up to which it lies side by side with others
 _VECTORS = {np.dtype(np.float64): "floats", np.dtype(np.int64): "integers", np.dtype(np.bool_): "integers"}
-_ARRAYS = (np.ndarray, np.generic, jax.Array, jax.ShapeDtypeStruct)
+_ARRAYS = (np.ndarray, np.generic, jax.Array)
 
 
 class Later:
@@ -76,32 +76,6 @@ class Packing:
             return True
         return isinstance(other, Packing) and self.places == other.places and self.tree == other.tree
 
-    @classmethod
-    def of(cls, value: Any) -> Packing:
-        """For trees like `value`, of arrays or of their shapes; a leaf that stands in several places is kept once."""
-        return _Placing().packing(value)
-
-    @classmethod
-    def like(cls, value: Any) -> Packing:
-        """For trees with leaves of these shapes, each in a place of its own."""
-        return cls.of(jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), value))
-
-    def packed(self, value: Any) -> list:
-        """The arrays of a tree, within a program."""
-        parts: dict[int, list] = {}
-        self._collect(value, parts)
-        return [_joined(parts[i], jnp) for i in range(len(parts))]
-
-    def _collect(self, value: Any, parts: dict[int, list]) -> None:
-        for leaf, place in zip(jax.tree.leaves(value, is_leaf=_is_later), self.places, strict=True):
-            if isinstance(place, _Place):
-                if place.offset is None:
-                    parts[place.array] = [leaf]
-                elif place.offset == sum(part.size for part in parts.setdefault(place.array, [])):
-                    parts[place.array].append(jax.lax.reshape(leaf, (leaf.size,)))  # else it is there already
-            elif isinstance(place, Packing):
-                place._collect(leaf.tree, parts)
-
     def unpacked(self, arrays: list) -> Any:
         """The tree of some arrays."""
         leaves = [
@@ -112,24 +86,23 @@ class Packing:
 
 
 class _Placing:
-    """Finds a place for one leaf after another."""
+    """Finds a place for one leaf after another; `once` keeps a leaf that stands in several places only once."""
 
-    def __init__(self):
+    def __init__(self, once: bool):
+        self.once = once
         self.known: dict[int, _Place] = {}
         self.vectors: dict[str, int] = {}
         self.ends: dict[int, int] = {}
-        self.n_arrays = 0
+        self.parts: list[list] = []  # what each array is put together from
 
     def packing(self, value: Any) -> Packing:
-        leaves, tree = jax.tree.flatten(value, is_leaf=_is_later)
+        leaves, tree = jax.tree.flatten(value)
         return Packing(tree, tuple([self.place(leaf) for leaf in leaves]))
 
     def place(self, leaf: Any) -> Packing | _Place | _Fixed:
-        if isinstance(leaf, Later):
-            return self.packing(leaf.tree)
         if not isinstance(leaf, _ARRAYS):
-            return _Fixed(leaf)
-        place = self.known.get(id(leaf))
+            return self.packing(leaf.tree) if isinstance(leaf, Later) else _Fixed(leaf)
+        place = self.known.get(id(leaf)) if self.once else None
         if place is None:
             place = self.known[id(leaf)] = self.new_place(leaf)
         return place
@@ -137,17 +110,22 @@ class _Placing:
     def new_place(self, leaf: Any) -> _Place:
         vector = _VECTORS.get(leaf.dtype) if leaf.size <= _SMALL else None
         if vector is None:
-            return _Place(self.new_array(), None, leaf.shape, leaf.dtype)
-        if vector not in self.vectors:
-            self.vectors[vector] = self.new_array()
-        array = self.vectors[vector]
-        offset = self.ends.get(array, 0)
+            self.parts.append([leaf])
+            return _Place(len(self.parts) - 1, None, leaf.shape, leaf.dtype)
+        array = self.vectors.get(vector)
+        if array is None:
+            array = self.vectors[vector] = len(self.parts)
+            self.parts.append([])
+            self.ends[array] = 0
+        offset = self.ends[array]
         self.ends[array] = offset + leaf.size
-        return _Place(array, offset, leaf.shape, np.dtype(leaf.dtype))
+        self.parts[array].append(leaf)
+        return _Place(array, offset, leaf.shape, leaf.dtype)
 
-    def new_array(self) -> int:
-        self.n_arrays += 1
-        return self.n_arrays - 1
+    def arrays(self, module: Any) -> list:
+        """The arrays, put together by `jax.numpy` or, outside a program, by `numpy`."""
+        shared = set(self.vectors.values())
+        return [_joined(parts, module) if i in shared else parts[0] for i, parts in enumerate(self.parts)]
 
 
 @jax.tree_util.register_pytree_node_class
@@ -159,43 +137,24 @@ class Packed:
 
     @classmethod
     def of(cls, value: Any) -> Packed:
-        """A tree; a leaf that stands in several places is there once."""
-        packing = Packing.of(value)
-        return cls(packing.packed(value), packing)
-
-    @classmethod
-    def on_host(cls, value: Any) -> Packed:
-        """A tree outside a program, by NumPy. This is on the way of every solve, so it is one loop without calls."""
-        leaves, tree = jax.tree.flatten(value)
-        arrays: list = []
-        at = {"floats": -1, "integers": -1}
-        ends, places = {"floats": 0, "integers": 0}, []
-        for leaf in leaves:
-            if not isinstance(leaf, _ARRAYS):
-                places.append(_Fixed(leaf))
-                continue
-            dtype, size = leaf.dtype, leaf.size
-            vector = _VECTORS.get(dtype) if size <= _SMALL else None
-            if vector is None:
-                places.append(_Place(len(arrays), None, leaf.shape, dtype))
-                arrays.append(leaf)
-                continue
-            if at[vector] < 0:
-                at[vector] = len(arrays)
-                arrays.append([])
-            places.append(_Place(at[vector], ends[vector], leaf.shape, dtype))
-            arrays[at[vector]].append(np.asarray(leaf).reshape(-1))
-            ends[vector] += size
-        for vector in at.values():
-            if vector >= 0:
-                arrays[vector] = _joined(arrays[vector], np)
-        return cls(arrays, Packing(tree, tuple(places)))
+        """A tree within a program; a leaf that stands in several places is there once."""
+        placing = _Placing(once=True)
+        packing = placing.packing(value)
+        return cls(placing.arrays(jnp), packing)
 
     @classmethod
     def like(cls, value: Any) -> Packed:
-        """A tree as every other with leaves of these shapes, whether some of them are the same or not."""
-        packing = Packing.like(value)
-        return cls(packing.packed(value), packing)
+        """A tree within a program, as every other with leaves of these shapes, whether some are the same or not."""
+        placing = _Placing(once=False)
+        packing = placing.packing(value)
+        return cls(placing.arrays(jnp), packing)
+
+    @classmethod
+    def on_host(cls, value: Any) -> Packed:
+        """A tree outside a program, as every other with leaves of these shapes: another such tree needs no other program."""
+        placing = _Placing(once=False)
+        packing = placing.packing(value)
+        return cls(placing.arrays(np), packing)
 
     def whole(self) -> Any:
         """The tree itself."""
@@ -210,11 +169,12 @@ class Packed:
 
 
 def _joined(parts: list, module: Any) -> Any:
-    parts = [
-        part.astype(np.int64) if part.dtype == np.bool_ and part.size <= _SMALL else part for part in parts
-    ]
-    return parts[0] if len(parts) == 1 else module.concatenate(parts)
+    """Leaves of one vector, end to end; flags as integers."""
+    flat = np.ravel if module is np else _ravel
+    wide = [flat(part).astype(np.int64) if part.dtype == np.bool_ else flat(part) for part in parts]
+    return wide[0] if len(wide) == 1 else module.concatenate(wide)
 
 
-def _is_later(node: Any) -> bool:
-    return isinstance(node, Later)
+def _ravel(part: jax.Array) -> jax.Array:
+    """As `jnp.ravel`, which takes far longer to trace."""
+    return jax.lax.reshape(part, (part.size,))

@@ -1,0 +1,22 @@
+"""Compute something about an immutable object once, and keep it while the object lives."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+
+def once_for_each(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """`function` of one object, called once for each; objects are told apart by identity, since comparing them is slow."""
+    known: dict[int, tuple[weakref.ref, Any]] = {}
+
+    def remembered(value: Any) -> Any:
+        identity = id(value)
+        found = known.get(identity)
+        if found is None or found[0]() is not value:
+            found = weakref.ref(value, lambda _: known.pop(identity, None)), function(value)
+            known[identity] = found
+        return found[1]
+
+    return remembered
