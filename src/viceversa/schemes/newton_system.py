@@ -19,9 +19,8 @@ from viceversa.sets import Ball, Box, Free, Intersection, NonNegative, Product
 from viceversa.sets.base import ConvexSet
 
 MAX_PRODUCTS_SYMMETRIC = 200  # MINRES keeps five vectors, so it may take its time
-# Local derivatives below this share of a row of the Jacobian are taken for zero; where n coordinates are coupled alike,
-# 1/γ, the norm of the whole, is √n times the norm of a row.
-LEAST_CURVATURE = 1e-3
+LEAST_CURVATURE = 0.05  # local derivatives below this share of a typical other in their row say nothing
+_FAINT = 1e-12  # of 1/γ: a local derivative that may be rounding
 SMALL = 5000  # unknowns up to which (x, λ) is joined into one vector for the Krylov method
 MAX_PRODUCTS = 60  # GMRES keeps them all
 # Unknowns up to which the matrix of the system is formed and factored: symmetric systems, and others.
@@ -48,10 +47,33 @@ def local_metric(
     """
     if is_box(problem.set):
         F, f, _ = problem.at(theta)
-        h = local_derivative(lambda at: F(at) + f.vjp(at)[1](lam), x)
-        least = LEAST_CURVATURE / math.sqrt(max(x.size, 1))
-        gamma = jnp.where(h * gamma > least, safe_divide(1.0, h, 1.0), gamma)
+
+        def G(at: Array) -> Array:
+            return F(at) + f.vjp(at)[1](lam)
+
+        h = local_derivative(G, x)
+        gamma = jnp.where(_says_something(G, x, h, gamma), safe_divide(1.0, h, 1.0), gamma)
     return Metric(gamma=gamma, rho=safe_divide(1.0, jnp.mean(gamma) * gradient_sq, 1.0))
+
+
+def _says_something(G: Callable[[Array], Array], x: Array, h: Array, gamma) -> Bool[Array, "..."]:
+    """Which local derivatives h of G are large enough beside the others in their rows to scale their coordinates.
+
+    Where n coordinates are coupled alike, 1/γ, the norm of the whole, is √n times the norm of a row: that settles most
+    cases. The others (coordinates in very different units, a penalty that made γ small) are settled together, by one
+    product in the units √(1/h) along irregular signs, in which every diagonal entry is 1.
+    """
+    root_n = math.sqrt(max(x.size, 1))
+    clear, possible = h * gamma > LEAST_CURVATURE / root_n, h * gamma > _FAINT
+
+    def measured() -> Array:
+        unit = jnp.sqrt(jnp.where(possible, safe_divide(1.0, h, 1.0), gamma))
+        signs = math.sqrt(2.0) * jnp.cos(1.0 + jnp.arange(x.size)).reshape(x.shape)
+        rows = unit * jax.jvp(G, (x,), (unit * signs,))[1]
+        typical = jnp.sqrt(jnp.mean(rows * rows))  # the norm of a row
+        return clear | (possible & (LEAST_CURVATURE * typical <= root_n))
+
+    return jax.lax.cond(jnp.any(possible & ~clear), measured, lambda: clear)
 
 
 class Residual(NamedTuple):

@@ -32,8 +32,8 @@ from viceversa.schemes.newton_system import (
 )
 from viceversa.schemes.simultaneous import Simultaneous, SimultaneousState
 from viceversa.schemes.smoothed_newton import (
+    Smoothing,
     is_linear,
-    less_smoothing,
     may_leave_the_set,
     smoothed_direction,
     smoothed_map,
@@ -64,14 +64,14 @@ FIRST_ORDER, NEWTON, NEWTON_REFUSED, INTERIOR_POINT, RESCUED = 0, 1, 2, 3, 4
 
 
 class NewtonPoint(NamedTuple):
-    """Where Newton's method goes on from and with how much smoothing (∞: to be chosen); only for boxes.
+    """Where Newton's method goes on from and with how much smoothing; only for boxes.
 
     Its x may lie outside X; the first-order state holds the projection of it.
     """
 
     x: Float[Array, "..."]
     lam: Float[Array, " J"]
-    mu: Float[Array, ""]
+    smoothing: Smoothing
 
 
 class NewtonState(eqx.Module):
@@ -101,7 +101,7 @@ class SemismoothNewton(Scheme):
     longer batch, so that the scheme converges whenever that method does.
     """
 
-    reference: ClassVar[str] = "facchinei2003finite, Ch. 7-9; dey2026misspecified, Alg. 1"
+    reference: ClassVar[str] = "facchinei2003finite, Ch. 7-9; qi2000new; dey2026misspecified, Alg. 1"
     few_steps: ClassVar[bool] = True
 
     first: Simultaneous
@@ -291,9 +291,10 @@ class SemismoothNewton(Scheme):
         learner = self._learn(problem, state.first.learner)
         theta = learner.theta
         assert state.newton is not None
-        method, (x, lam, mu) = state.first.method, state.newton
+        method, (x, lam, smoothing) = state.first.method, state.newton
         metric = local_metric(problem, x, lam, theta, method.gamma, method.gradient_sq)
-        here = smoothed_map(problem, x, lam, theta, metric, mu)
+        here = smoothed_map(problem, x, lam, theta, metric, smoothing)
+        smoothing = here.smoothing
         merit_start = jnp.where(jnp.isfinite(state.merit_start), state.merit_start, here.merit)
         closeness = jnp.sqrt(jnp.minimum(1.0, here.merit / merit_start))
         direction = smoothed_direction(
@@ -305,13 +306,13 @@ class SemismoothNewton(Scheme):
             x_t, lam_t = x + t * direction.x, lam + t * direction.lam
             if not free:
                 x_t, lam_t = problem.set.project(x_t), positive_part(lam_t)
-            found = smoothed_residual(problem, x_t, lam_t, theta, here.metric, here.mu)
+            found = smoothed_residual(problem, x_t, lam_t, theta, here.metric, smoothing.after(t).c)
             return x_t, lam_t, theta, found.F, found.merit
 
-        t, (x, lam, _, F_x, merit), helped, fast = _line_search(
+        t, (x, lam, _, F_x, _), helped, fast = _line_search(
             point, here.merit, (x, lam, theta, method.F_prev, here.merit)
         )
-        newton = NewtonPoint(x, lam, less_smoothing(here.mu, t, here.merit, merit))
+        newton = NewtonPoint(x, lam, smoothing.after(t))
         x, lam = problem.set.project(x), positive_part(lam)
         F_x = problem.at(theta).F(x) if free else F_x
         return _Trial(
@@ -377,7 +378,9 @@ def _first_batch(problem: MisspecifiedVI) -> int:
 
 def _restarted(problem: MisspecifiedVI, first: SimultaneousState) -> NewtonPoint | None:
     """Newton from the first-order point, smoothing to be chosen anew."""
-    return NewtonPoint(first.method.x, first.method.lam, jnp.asarray(jnp.inf)) if _smooths(problem) else None
+    if not _smooths(problem):
+        return None
+    return NewtonPoint(first.method.x, first.method.lam, Smoothing.to_be_chosen())
 
 
 def _line_search(point: Callable, merit_here: Array, start: tuple) -> tuple[Array, tuple, Array, Array]:

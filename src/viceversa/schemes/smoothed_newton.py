@@ -1,4 +1,9 @@
-"""Newton on a smoothed natural map of (x, λ), where X is a box: bounds take hold gradually, so none is guessed wrongly."""
+"""Newton on a smoothed natural map of (x, λ), where X is a box: bounds take hold gradually, so none is guessed wrongly.
+
+The smoothing is an unknown of the Newton system. Were it lessened between steps instead, a step would see the slopes of a map
+that the point has nothing to do with: where a million coordinates each keep off their bound by what the smoothing leaves, it
+would overshoot a millionfold.
+"""
 
 from __future__ import annotations
 
@@ -27,14 +32,44 @@ from viceversa.sets.base import ConvexSet
 
 _LEAST_SLOPE = 1e-14  # of the smoothed projection: a coordinate below it stays on its bound to rounding
 _TINY = 1e-300  # 0/0 becomes 0 where a coordinate lies on its bound and nothing is smoothed
-_CLOSE = 1e-3  # a full step that leaves this share of the merit has found the active bounds: smooth no longer
+_WEIGHT = (
+    0.3  # of the smoothing in the merit: the less, the closer steps must stay to solutions of smoothed maps
+)
+_SHRINKING = 0.1  # what the first full step leaves of the smoothing, and one after a step that was not full
+_FASTER = 1.5  # each full step leaves this power of the share that the one before it left
+_SPARED = (
+    0.5  # of the smoothing's part in the merit after a full step: what the linear system may leave unsolved
+)
+_LOOSEST = 0.3  # relative residual of the linear system
 
 
 class Smoothed(NamedTuple):
-    """A smoothed projection and its slope, in [10⁻¹⁴, 1]."""
+    """A smoothed projection, its slope, in [10⁻¹⁴, 1], and its derivative in m²."""
 
     value: Float[Array, "..."]
     slope: Float[Array, "..."]
+    by_m_sq: Float[Array, "..."]
+
+
+class Smoothing(NamedTuple):
+    """The energy c by which a map is smoothed (∞: to be chosen), and the share of it that a full step leaves."""
+
+    c: Float[Array, ""]
+    share: Float[Array, ""]
+
+    @classmethod
+    def to_be_chosen(cls) -> Smoothing:
+        """For a new start."""
+        return cls(jnp.asarray(jnp.inf), jnp.asarray(_SHRINKING))
+
+    def change(self) -> Float[Array, ""]:
+        """dc of a full step."""
+        return (self.share - 1.0) * self.c
+
+    def after(self, t) -> Smoothing:
+        """What a step of length t leaves: c goes to 0 superlinearly while steps are full."""
+        share = jnp.where(t == 1.0, self.share**_FASTER, _SHRINKING)
+        return Smoothing(self.c + t * self.change(), share)
 
 
 def smoothed_projection(X: ConvexSet, v: Array, m_sq) -> Smoothed:
@@ -47,46 +82,47 @@ def smoothed_projection(X: ConvexSet, v: Array, m_sq) -> Smoothed:
     low, high = (X.low, X.high) if isinstance(X, Box) else (-jnp.inf, jnp.inf)
     if isinstance(X, NonNegative):
         low = 0.0
-    below, below_slope = _excess(v - low, m_sq)
-    above, above_slope = _excess(high - v, m_sq)
-    return Smoothed(v + below - above, jnp.clip(1.0 - below_slope - above_slope, _LEAST_SLOPE, 1.0))
+    below, above = _excess(v - low, m_sq), _excess(high - v, m_sq)
+    slope = jnp.clip(1.0 - below.slope - above.slope, _LEAST_SLOPE, 1.0)
+    return Smoothed(v + below.value - above.value, slope, below.by_m_sq - above.by_m_sq)
 
 
 def smoothed_positive_part(v: Array, m_sq) -> Smoothed:
     """[v]₊ with its corner rounded over the length m, given as m²."""
-    excess, slope = _excess(v, m_sq)
-    return Smoothed(v + excess, jnp.clip(1.0 - slope, _LEAST_SLOPE, 1.0))
+    excess = _excess(v, m_sq)
+    return Smoothed(v + excess.value, jnp.clip(1.0 - excess.slope, _LEAST_SLOPE, 1.0), excess.by_m_sq)
 
 
-def _excess(w: Array, m_sq) -> tuple[Array, Array]:
-    """e(w) of (1) and −e′(w) = e(w)/√(w² + 4m²), without cancellation; both 0 where there is no bound (w = ∞)."""
+def _excess(w: Array, m_sq) -> Smoothed:
+    """e(w) of (1), −e′(w) = e(w)/√(w² + 4m²) and 1/√(w² + 4m²), without cancellation; all 0 without a bound (w = ∞)."""
     root = jnp.sqrt(w * w + 4.0 * m_sq)
     less = 2.0 * m_sq / (root + jnp.abs(w) + _TINY)  # e(|w|)
     share = less / (root + _TINY)
     # A choice, where a maximum would do: sums of what follows end here instead of taking the roots one at a time.
-    return jnp.where(w >= 0, less, less - w), jnp.where(w >= 0, share, 1.0 - share)
+    value, slope = jnp.where(w >= 0, less, less - w), jnp.where(w >= 0, share, 1.0 - share)
+    return Smoothed(value, slope, jnp.where(root > 0, 1.0 / root, 0.0))
 
 
 class SmoothedMap(NamedTuple):
-    """The smoothed natural map at one point: the smoothing, the metric, residuals, slopes, and derivative products."""
+    """The smoothed natural map at one point: the smoothing, the metric, p and q, residuals, merit and derivative products."""
 
-    mu: Float[Array, ""]
+    smoothing: Smoothing
     metric: Metric
+    p: Smoothed
+    q: Smoothed
     r_x: Float[Array, "..."]
     r_lam: Float[Array, " J"]
-    d: Float[Array, "..."]
-    e: Float[Array, " J"]
     merit: Float[Array, ""]
     product: Callable
 
 
 def smoothed_map(
-    problem: MisspecifiedVI, x: Array, lam: Array, theta: PyTree, metric: Metric, mu
+    problem: MisspecifiedVI, x: Array, lam: Array, theta: PyTree, metric: Metric, smoothing: Smoothing
 ) -> SmoothedMap:
-    """r_x = x − p(x − γG) and r_λ = λ − q(λ + ρf), smoothed over the lengths μ√γ and μ√ρ, and their derivative.
+    """r_x = x − p(x − γG) and r_λ = λ − q(λ + ρf), smoothed over the squared lengths cγ and cρ, and their derivative.
 
-    μ² is an energy, as the merit ‖r_x‖²/γ + ‖r_λ‖²/ρ is, so that units do not matter. An infinite `mu` stands for the
-    root mean square of the residuals that the map without smoothing has.
+    c is an energy, as the merit ‖r_x‖²/γ + ‖r_λ‖²/ρ is, so that units do not matter; to be chosen, it becomes the mean
+    square of the residuals that the map without smoothing has.
     """
     F, f, X = problem.at(theta)
 
@@ -98,27 +134,42 @@ def smoothed_map(
     metric = _stiffened(metric, f.vjp(x)[1], product)
     sharp_x = x - X.project(x - metric.gamma * G)
     sharp_lam = lam - positive_part(lam + metric.rho * f_x)
-    typical = jnp.sqrt(merit_of(sharp_x, sharp_lam, metric) / n_unknowns(problem))
-    mu = jnp.where(jnp.isfinite(mu), mu, typical)
-    r_x, r_lam, d, e = _parts(X, x, lam, G, f_x, metric, mu)
-    return SmoothedMap(mu, metric, r_x, r_lam, d, e, merit_of(r_x, r_lam, metric), product)
+    typical = merit_of(sharp_x, sharp_lam, metric) / n_unknowns(problem)
+    is_new = ~jnp.isfinite(smoothing.c)
+    c = jnp.where(is_new, typical, smoothing.c)
+    p, q = _projections(X, x, lam, G, f_x, metric, c)
+    smoothing = Smoothing(c, jnp.where(is_new, jnp.minimum(_SHRINKING, _blur(p, q)), smoothing.share))
+    r_x, r_lam = x - p.value, lam - q.value
+    merit = _with_smoothing(problem, merit_of(r_x, r_lam, metric), smoothing.c)
+    return SmoothedMap(smoothing, metric, p, q, r_x, r_lam, merit, product)
 
 
 def smoothed_residual(
-    problem: MisspecifiedVI, x: Array, lam: Array, theta: PyTree, metric: Metric, mu
+    problem: MisspecifiedVI, x: Array, lam: Array, theta: PyTree, metric: Metric, c
 ) -> Residual:
-    """F and the merit of the smoothed map."""
+    """F and the merit of the map smoothed by c."""
     F, f, X = problem.at(theta)
     F_x = F(x)
     f_x, pullback = f.vjp(x)
-    r_x, r_lam, _, _ = _parts(X, x, lam, F_x + pullback(lam), f_x, metric, mu)
-    return Residual(F_x, merit_of(r_x, r_lam, metric))
+    p, q = _projections(X, x, lam, F_x + pullback(lam), f_x, metric, c)
+    return Residual(F_x, _with_smoothing(problem, merit_of(x - p.value, lam - q.value, metric), c))
+
+
+def _blur(p: Smoothed, q: Smoothed) -> Array:
+    """How far the bounds are from being told apart: the mean of 4d(1 − d), 0 where every slope is 0 or 1."""
+    d, e = p.slope, q.slope
+    return 4.0 * (jnp.sum(d * (1.0 - d)) + jnp.sum(e * (1.0 - e))) / max(d.size + e.size, 1)
+
+
+def _with_smoothing(problem: MisspecifiedVI, merit: Array, c) -> Array:
+    """‖r_x‖²/γ + ‖r_λ‖²/ρ + ωc for each unknown: zero only where nothing is smoothed, and less after every short step."""
+    return merit + _WEIGHT * n_unknowns(problem) * c
 
 
 def smoothed_direction(problem: MisspecifiedVI, here: SmoothedMap, rtol, regularization) -> Direction:
-    """A Newton step for the smoothed map.
+    """A Newton step for the smoothed map in (x, λ, c), where dc is given: below, r stands for r + (∂r/∂c) dc.
 
-    Its derivative, divided by dγ and eρ (d and e are the slopes), is symmetric but for H. With the parts that bounds
+    The derivative in (x, λ), divided by dγ and eρ (d and e are the slopes), is symmetric but for H. With the parts that bounds
     determine, dx = −(1−d)r_x + u and dλ = −(1−e)r_λ + y, what is left is
 
         (E + νI + H) u + Jᵀ y = −(2−d) r_x/γ + (ν + H)(1−d) r_x + Jᵀ(1−e) r_λ,     E = (1−d)/(dγ)       (2)
@@ -127,17 +178,19 @@ def smoothed_direction(problem: MisspecifiedVI, here: SmoothedMap, rtol, regular
     in which no coefficient is large after scaling by the diagonal. ν and δ (`regularization`, relative) keep it
     nonsingular for merely monotone F and dependent constraints.
     """
-    metric, d, e = here.metric, here.d, here.e
+    metric, dc, d, e = here.metric, here.smoothing.change(), here.p.slope, here.q.slope
+    r_x = here.r_x - dc * metric.gamma * here.p.by_m_sq
+    r_lam = here.r_lam - dc * metric.rho * here.q.by_m_sq
     nu, delta = regularization / metric.gamma, regularization / metric.rho
     E, C = (1.0 - d) / (d * metric.gamma), (1.0 - e) / (e * metric.rho)
-    held_x, held_lam = (1.0 - d) * here.r_x, (1.0 - e) * here.r_lam
+    held_x, held_lam = (1.0 - d) * r_x, (1.0 - e) * r_lam
     H_held, J_held = here.product(held_x, held_lam)
     flip = (
         1.0 if uses_minres(problem) else -1.0
     )  # MINRES needs the symmetric sign, the others like the monotone one
     rhs = (
-        -(2.0 - d) * here.r_x / metric.gamma + nu * held_x + H_held,
-        flip * ((2.0 - e) * here.r_lam / metric.rho + J_held - delta * held_lam),
+        -(2.0 - d) * r_x / metric.gamma + nu * held_x + H_held,
+        flip * ((2.0 - e) * r_lam / metric.rho + J_held - delta * held_lam),
     )
 
     def matvec(step: PyTree) -> PyTree:
@@ -148,16 +201,13 @@ def smoothed_direction(problem: MisspecifiedVI, here: SmoothedMap, rtol, regular
     units = Metric(
         gamma=metric.gamma * d / (1.0 + regularization * d), rho=metric.rho * e / (1.0 + regularization * e)
     )
-    rtol = relative_to(here.merit, rhs, units, rtol)
+    merit, c_after = merit_of(r_x, r_lam, metric), here.smoothing.c + dc
+    spared = _with_smoothing(problem, jnp.zeros(()), _SPARED * c_after)
+    rtol = jnp.maximum(rtol, jnp.minimum(_LOOSEST, jnp.sqrt(safe_divide(spared, merit, 0.0))))
+    rtol = relative_to(merit, rhs, units, rtol)
     found = solve_in_units(problem, matvec, rhs, units, rtol)
     u, y = found.solution
     return Direction(u - held_x, y - held_lam, found.n_products + 2)
-
-
-def less_smoothing(mu: Array, t: Array, merit_before: Array, merit_after: Array) -> Array:
-    """The smoothing after a step of length t: none once a full step has all but solved the map, less after a long one."""
-    after_full = jnp.where(merit_after <= _CLOSE * merit_before, 0.0, 0.1 * mu)
-    return jnp.where(t == 1.0, after_full, jnp.where(t >= 0.5, 0.3 * mu, mu))
 
 
 def may_leave_the_set(problem: MisspecifiedVI) -> bool:
@@ -193,7 +243,6 @@ def _stiffened(metric: Metric, pullback: Callable, product: Callable) -> Metric:
     return metric._replace(rho=jnp.maximum(1.0, stiffness) * metric.rho)
 
 
-def _parts(X: ConvexSet, x, lam, G, f_x, metric: Metric, mu) -> tuple[Array, Array, Array, Array]:
-    p = smoothed_projection(X, x - metric.gamma * G, mu * mu * metric.gamma)
-    q = smoothed_positive_part(lam + metric.rho * f_x, mu * mu * metric.rho)
-    return x - p.value, lam - q.value, p.slope, q.slope
+def _projections(X: ConvexSet, x, lam, G, f_x, metric: Metric, c) -> tuple[Smoothed, Smoothed]:
+    p = smoothed_projection(X, x - metric.gamma * G, c * metric.gamma)
+    return p, smoothed_positive_part(lam + metric.rho * f_x, c * metric.rho)
