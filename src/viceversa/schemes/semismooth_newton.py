@@ -309,10 +309,11 @@ class SemismoothNewton(Scheme):
             found = smoothed_residual(problem, x_t, lam_t, theta, here.metric, smoothing.after(t).c)
             return x_t, lam_t, theta, found.F, found.merit
 
-        t, (x, lam, _, F_x, _), helped, fast = _line_search(
+        t, (x, lam, _, F_x, _), helped, _ = _line_search(
             point, here.merit, (x, lam, theta, method.F_prev, here.merit)
         )
         newton = NewtonPoint(x, lam, smoothing.after(t))
+        fast = jnp.asarray(True)  # if this step helps: the next one smooths less
         x, lam = problem.set.project(x), positive_part(lam)
         F_x = problem.at(theta).F(x) if free else F_x
         return _Trial(
