@@ -21,7 +21,7 @@ Look = Callable[[np.ndarray], tuple[float, np.ndarray, np.ndarray, np.ndarray]]
 class Reply(NamedTuple):
     """The player's cost now and at the best reply, that reply, and what relative numbers are measured by.
 
-    `slope` is |∇cost·x_i|, `reach` is Σ_i |∂_i f_j| |x_i| over the player's own coordinates, for every shared f_j.
+    `slope` is what the cost changes by over a strategy of the player's size, `reach` is Σ_i |∂_i f_j| |x_i| over the player's own coordinates, for every shared f_j.
     """
 
     cost: float
@@ -63,7 +63,7 @@ def best_reply(look: Look, own: np.ndarray, x: np.ndarray, middle: np.ndarray, X
         value = look(y)[0]
         if _misses(rules, y, reach) <= _FEASIBLE and np.isfinite(value) and not value >= best:
             best, reply = value, y
-    return Reply(cost, float(best), reply, float(abs(gradient @ here)), np.abs(jacobian) @ np.abs(here))
+    return Reply(cost, float(best), reply, float(np.abs(gradient) @ reach), np.abs(jacobian) @ np.abs(here))
 
 
 def _rules(look: Look, own: np.ndarray, x: np.ndarray, X: Lifted, slack: np.ndarray) -> list[dict[str, Any]]:
