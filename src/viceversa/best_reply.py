@@ -21,7 +21,8 @@ Look = Callable[[np.ndarray], tuple[float, np.ndarray, np.ndarray, np.ndarray]]
 class Reply(NamedTuple):
     """The player's cost now and at the best reply, that reply, and what relative numbers are measured by.
 
-    `slope` is what the cost changes by over a strategy of the player's size, `reach` is Σ_i |∂_i f_j| |x_i| over the player's own coordinates, for every shared f_j.
+    `slope` is Σ_i |∂_i cost| s_i with s_i = |x_i|, or 10⁻³ of the largest strategy where that is more; `reach` is
+    Σ_i |∂_i f_j| |x_i| over the player's own coordinates, for every shared f_j.
     """
 
     cost: float

@@ -72,9 +72,10 @@ class OnBlocks(eqx.Module):
 class BestReplies:
     """What each player could gain by deviating alone: `gain[i]` = cost_i(x) − cost_i(best reply to the others).
 
-    `relative[i]` is the gain over the largest of |cost_i| at x and around it, and what it changes by over a strategy of its size (at least 10⁻³ of the largest); `violation` is the largest shared
-    constraint at x over what it changes by across x, max_j f_j/Σ_i |∂_i f_j||x_i| (a reply may use as much of a constraint
-    as x does, so rounding in x makes no reply impossible). Other generalised equilibria than the variational one pass too.
+    `relative[i]` is the gain over the largest of |cost_i| at x, around it, and what it changes by over a strategy of the
+    player's size (taken as at least 10⁻³ of the largest); `violation` is the largest shared constraint at x over what it
+    changes by across x, max_j f_j/Σ_i |∂_i f_j||x_i| (a reply may use as much of a constraint as x does, so rounding in x
+    makes no reply impossible). Other generalised equilibria than the variational one pass too.
     """
 
     x: np.ndarray

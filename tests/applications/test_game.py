@@ -122,7 +122,10 @@ def test_odd_arguments_are_answered_in_sentences():
         vv.gallery.game("chess")
 
 
-def test_a_player_who_all_but_stays_out_still_has_a_best_reply():
-    """At the answer found, the other player uses up the shared total but for 10⁻⁸: no reason to find no reply."""
+@pytest.mark.parametrize("left", [1e-8, 2e-13])
+def test_a_player_who_all_but_stays_out_still_has_a_best_reply(left):
+    """The other player uses up the shared total but for this: no reason to find no reply, or a gain by rounding."""
     game, instance = vv.gallery.game("rosen", misspecified=True)
+    assert game.best_responses([1.0 - left, left], instance.theta_true).holds
+    assert not game.best_responses([0.9, left], instance.theta_true).holds
     assert game.check(game.solve(theta0=instance.theta0)).holds

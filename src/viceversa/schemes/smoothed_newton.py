@@ -32,14 +32,12 @@ from viceversa.sets.base import ConvexSet
 
 _LEAST_SLOPE = 1e-14  # of the smoothed projection: a coordinate below it stays on its bound to rounding
 _TINY = 1e-300  # 0/0 becomes 0 where a coordinate lies on its bound and nothing is smoothed
-_WEIGHT = (
-    0.3  # of the smoothing in the merit: the less, the closer steps must stay to solutions of smoothed maps
-)
+# Of the smoothing in the merit: the less, the closer steps must stay to solutions of smoothed maps.
+_WEIGHT = 0.3
 _SHRINKING = 0.1  # what the first full step leaves of the smoothing, and one after a step that was not full
 _FASTER = 1.5  # each full step leaves this power of the share that the one before it left
-_SPARED = (
-    0.5  # of the smoothing's part in the merit after a full step: what the linear system may leave unsolved
-)
+# Of the smoothing's part in the merit after a full step: what the linear system may leave unsolved.
+_SPARED = 0.5
 _LOOSEST = 0.3  # relative residual of the linear system
 
 
