@@ -30,7 +30,7 @@ _TRIED = {(0, 8), (0, 9), (0, 10)}
 _IS_AVAILABLE = set_xla_metadata is not None and __version_info__[:2] in _TRIED
 _AS_ONE_FUNCTION = {"inlineable": "false", "xla_cpu_small_call": "true"}
 _in_queue: ContextVar[bool] = ContextVar("_in_queue", default=False)
-LARGEST = 1 << 17  # numbers in an array; more are worth a second thread
+LARGEST = 1 << 15  # numbers in an array; more are worth a second thread
 # What calls a library by itself would have to be told from what does not.
 COMPILER_OPTIONS = {"xla_cpu_experimental_ynn_fusion_type": ""}
 

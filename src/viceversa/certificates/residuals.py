@@ -10,7 +10,7 @@ from jaxtyping import Array, Float, PyTree
 
 from viceversa import numerics
 from viceversa.learning.base import Learning
-from viceversa.numerics import positive_part, safe_divide, tree_norm, tree_subtract
+from viceversa.numerics import irregular_signs, max_abs, positive_part, safe_divide, tree_norm, tree_subtract
 from viceversa.problem import MisspecifiedVI
 
 # A box may be far larger than what happens in it, so a coordinate's unit is what it has reached. Where that is nothing
@@ -91,12 +91,9 @@ def force_scale(problem: MisspecifiedVI, x0: Array, theta: PyTree) -> Float[Arra
     """
     F, _, _ = problem.at(theta)
     if problem.runs_on_host:
-        return jnp.max(jnp.abs(F(x0)), initial=0.0)
-    irregular = jnp.cos(1.0 + jnp.arange(x0.size, dtype=x0.dtype)).reshape(x0.shape)
-    F_0, variation = jax.jvp(F, (x0,), (coordinate_scale(problem, x0, x0) * irregular,))
-    return jnp.maximum(
-        jnp.max(jnp.abs(F_0), initial=0.0), _CANCELLATION * jnp.max(jnp.abs(variation), initial=0.0)
-    )
+        return max_abs(F(x0))
+    F_0, variation = jax.jvp(F, (x0,), (coordinate_scale(problem, x0, x0) * irregular_signs(x0.shape),))
+    return jnp.maximum(max_abs(F_0), _CANCELLATION * max_abs(variation))
 
 
 def constraint_slopes(problem: MisspecifiedVI, x: Array, x0: Array, theta: PyTree) -> Float[Array, " J"]:
@@ -119,12 +116,12 @@ def residuals(
     pulled = pullback(lam)
     g = -(F_x + pulled)
     x_hat = coordinate_scale(problem, x, scales.x0)
-    F_hat = jnp.maximum(scales.F, jnp.max(jnp.abs(F_x), initial=0.0))
-    force = jnp.maximum(F_hat, jnp.max(jnp.abs(pulled), initial=0.0))
-    reach = jnp.max(x_hat, initial=0.0)
+    F_hat = jnp.maximum(scales.F, max_abs(F_x))
+    force = jnp.maximum(F_hat, max_abs(pulled))
+    reach = max_abs(x_hat)
     reach = jnp.where(reach > 0, reach, 1.0)  # x = x_0 = 0 without bounds: any length, only t·g matters
     t = safe_divide(reach, force, 1.0)
-    moved = jnp.max(jnp.abs(x - X.project(x + t * g)), initial=0.0)
+    moved = max_abs(x - X.project(x + t * g))
     stationarity = moved / reach
     learning_error = learning_error_bound(problem.learning, theta, x)
     learning = safe_divide(learning_error, theta_scale(problem, theta, scales.theta0), 0.0)
@@ -139,8 +136,8 @@ def residuals(
         )
     f_hat = jnp.maximum(scales.f_start, f_slope)
     budget = jnp.sum(lam * f_hat) + F_hat * jnp.sum(jnp.broadcast_to(x_hat, x.shape))
-    natural = jnp.max(jnp.abs(x - X.project(x + g)), initial=0.0)
-    complementary = jnp.max(jnp.abs(lam - positive_part(lam + f_x)), initial=0.0)
+    natural = max_abs(x - X.project(x + g))
+    complementary = max_abs(lam - positive_part(lam + f_x))
     return Residuals(
         kkt=jnp.maximum(natural, complementary),
         infeasibility=jnp.sum(positive_part(f_x)),

@@ -16,7 +16,7 @@ from viceversa.driver.compiled import Compiled
 from viceversa.driver.packing import Later, Packed
 from viceversa.driver.recording import Row, Truth, measure
 from viceversa.methods.base import Info
-from viceversa.numerics import all_finite, while_loop
+from viceversa.numerics import all_finite, max_abs, while_loop
 from viceversa.one_kernel import Kernel, through_the_queue
 from viceversa.problem import MisspecifiedVI
 from viceversa.schemes.base import Point, Scheme
@@ -84,9 +84,9 @@ def look(
     target = tol if converging is None else jnp.where(converging, _BETTER * tol, tol)
     reached = (found.worst() <= target) & (tol > 0)
     finite = all_finite((point, found))
-    size = jnp.max(jnp.abs(point.x), initial=0.0)
+    size = max_abs(point.x)
     width = jnp.max(jnp.where(jnp.isfinite(problem.x_width), problem.x_width, 0.0), initial=0.0)
-    usual = 1.0 + jnp.max(jnp.abs(scales.x0), initial=0.0) + width
+    usual = 1.0 + max_abs(scales.x0) + width
     gives_up = scheme.gives_up(progress.scheme)
     running = RUNNING if gives_up is None else jnp.where(gives_up, STALLED, RUNNING)
     verdict = jnp.where(reached, REACHED, jnp.where(size > _DIVERGED * usual, DIVERGED, running))

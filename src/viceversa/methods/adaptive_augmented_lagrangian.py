@@ -25,7 +25,10 @@ _PENALTY_SHARE = 0.2  # γρ‖Jf‖² at the start; the test allows ½ − ν =
 
 
 class AdaptiveState(eqx.Module):
-    """k, x_k, λ_k, F(x_{k−1}, θ_{k−1}), γ_{k−1}, the primal weights s, and what the safeguards remember."""
+    """k, x_k, λ_k, F(x_{k−1}, θ_{k−1}), γ_{k−1}, the primal weights s, and what the safeguards remember.
+
+    `size_sq`: the largest ‖x‖² so far; `restarts`: x_k was put there, so x_{k−1} = x_k and nothing is reflected.
+    """
 
     k: Int[Array, ""]
     x: Float[Array, "..."]
@@ -35,10 +38,16 @@ class AdaptiveState(eqx.Module):
     gamma_max: Float[Array, ""]
     weight: Float[Array, " J"]
     gradient_sq: Float[Array, " J"]
-    x_start: Float[Array, "..."]
+    size_sq: Float[Array, ""]
     moved: Bool[Array, ""]
+    restarts: Bool[Array, ""]
     n_first: Int[Array, ""]
     n_tests: Int[Array, ""]
+
+    def placed(self, x: Array, lam: Array) -> AdaptiveState:
+        """The state to go on from at a point that another method found."""
+        yes = jnp.asarray(True)
+        return eqx.tree_at(lambda s: (s.x, s.lam, s.moved, s.restarts), self, (x, lam, yes, yes))
 
 
 class _Trial(NamedTuple):
@@ -99,8 +108,9 @@ class AdaptiveAugmentedLagrangian(Method):
             gamma_max=_GAMMA_RANGE * gamma,
             weight=safe_divide(self.weight * _PENALTY_SHARE, gamma**2 * gradient_sq, 1.0),
             gradient_sq=gradient_sq,
-            x_start=x0,
+            size_sq=jnp.sum(x0 * x0),
             moved=jnp.asarray(True),
+            restarts=jnp.asarray(True),
             n_first=n_first,
             n_tests=jnp.asarray(0),
         )
@@ -109,7 +119,7 @@ class AdaptiveAugmentedLagrangian(Method):
         F, f, X = problem.at(theta)
         F_x = F(state.x)
         f_x, pullback = f.vjp(state.x)
-        reflected = state.gamma * (F_x - state.F_prev)
+        reflected = jnp.where(state.restarts, 0.0, state.gamma * (F_x - state.F_prev))
         may_test = state.moved
 
         def attempt(trial: _Trial) -> _Trial:
@@ -132,6 +142,7 @@ class AdaptiveAugmentedLagrangian(Method):
             lambda t: ~t.accepted & (t.n_tests < _MAX_TESTS), attempt, trial, on_host=problem.runs_on_host
         )
         rho = state.weight * trial.gamma
+        size_sq = jnp.maximum(state.size_sq, jnp.sum(trial.x * trial.x))
         lam_next = positive_part(state.lam + rho * trial.f)  # (4)
         next_state = AdaptiveState(
             k=state.k + 1,
@@ -142,8 +153,9 @@ class AdaptiveAugmentedLagrangian(Method):
             gamma_max=state.gamma_max,
             weight=state.weight,
             gradient_sq=state.gradient_sq,
-            x_start=state.x_start,
-            moved=_moved(trial.x, state),
+            size_sq=size_sq,
+            moved=jnp.sum(jnp.square(trial.x - state.x)) > _FREEZE**2 * size_sq,
+            restarts=jnp.asarray(False),
             n_first=state.n_first,
             n_tests=state.n_tests + trial.n_tests,
         )
@@ -193,12 +205,6 @@ class AdaptiveAugmentedLagrangian(Method):
         carry = (2.0 * start, jnp.asarray(False), jnp.asarray(1))
         gamma, _, n_tests = numerics.while_loop(too_long, halve, carry, on_host=problem.runs_on_host)
         return gamma, n_tests
-
-
-def _moved(x_next: Array, state: AdaptiveState) -> Array:
-    """Whether this step was longer than rounding, relative to where x is and how far it has come."""
-    scale_sq = jnp.maximum(jnp.sum(x_next * x_next), jnp.sum(jnp.square(x_next - state.x_start)))
-    return jnp.sum(jnp.square(x_next - state.x)) > _FREEZE**2 * scale_sq
 
 
 def _reach(problem: MisspecifiedVI, x0: Array) -> Array:

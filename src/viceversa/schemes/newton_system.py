@@ -13,7 +13,7 @@ from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from viceversa import krylov
 from viceversa.local_derivative import local_derivative
-from viceversa.numerics import positive_part, safe_divide, solve_dense
+from viceversa.numerics import irregular_signs, positive_part, safe_divide, solve_dense
 from viceversa.problem import MisspecifiedVI
 from viceversa.sets import Ball, Box, Free, Intersection, NonNegative, Product
 from viceversa.sets.base import ConvexSet
@@ -38,55 +38,85 @@ class Metric(NamedTuple):
     rho: Float[Array, " J"]
 
 
+class Probed(NamedTuple):
+    """What one product each has told about H = ∂(F + Jfᵀλ)/∂x; NaN: not asked yet.
+
+    `row` is the norm of a typical row of H in the units of its diagonal, `along` how much stiffer H is along the
+    constraints' gradients than its diagonal says.
+    """
+
+    row: Float[Array, ""]
+    along: Float[Array, ""]
+
+    @classmethod
+    def nothing(cls) -> Probed:
+        """To be asked."""
+        return cls(jnp.asarray(jnp.nan), jnp.asarray(jnp.nan))
+
+
 def local_metric(
-    problem: MisspecifiedVI, x: Array, lam: Array, theta: PyTree, gamma, gradient_sq: Array
-) -> Metric:
+    problem: MisspecifiedVI, x: Array, lam: Array, theta: PyTree, gamma, gradient_sq: Array, probed: Probed
+) -> tuple[Metric, Probed]:
     """γ_i = 1/h_i with h the local derivative of F + Jfᵀλ where X is a box, else `gamma`; ρ_j = 1/(mean γ ‖∇f_j‖²).
 
     Where the local derivative says nothing (a skew operator), `gamma`, the step the first-order method found, is used.
     """
     if is_box(problem.set):
-        F, f, _ = problem.at(theta)
-
-        def G(at: Array) -> Array:
-            return F(at) + f.vjp(at)[1](lam)
-
+        G = _stationarity(problem, theta, lam)
         h = local_derivative(G, x)
-        gamma = jnp.where(_says_something(G, x, h, gamma), safe_divide(1.0, h, 1.0), gamma)
-    return Metric(gamma=gamma, rho=safe_divide(1.0, jnp.mean(gamma) * gradient_sq, 1.0))
+        says_something, row = _says_something(G, x, h, gamma, probed.row)
+        gamma = jnp.where(says_something, safe_divide(1.0, h, 1.0), gamma)
+        probed = probed._replace(row=row)
+    return Metric(gamma=gamma, rho=safe_divide(1.0, jnp.mean(gamma) * gradient_sq, 1.0)), probed
 
 
-def _says_something(G: Callable[[Array], Array], x: Array, h: Array, gamma) -> Bool[Array, "..."]:
+def _says_something(
+    G: Callable[[Array], Array], x: Array, h: Array, gamma, row
+) -> tuple[Bool[Array, "..."], Float[Array, ""]]:
     """Which local derivatives h of G are large enough beside the others in their rows to scale their coordinates.
 
     Where n coordinates are coupled alike, 1/γ, the norm of the whole, is √n times the norm of a row: that settles most
     cases. The others (coordinates in very different units, a penalty that made γ small) are settled together, by one
-    product in the units √(1/h) along irregular signs, in which every diagonal entry is 1.
+    product in the units √(1/h) along irregular signs, in which every diagonal entry is 1: the norm of a typical `row`.
     """
     root_n = math.sqrt(max(x.size, 1))
     clear, possible = h * gamma > LEAST_CURVATURE / root_n, h * gamma > _FAINT
 
     def measured() -> Array:
         unit = jnp.sqrt(jnp.where(possible, safe_divide(1.0, h, 1.0), gamma))
-        rows = unit * jax.jvp(G, (x,), (unit * _irregular_signs(x.size).reshape(x.shape),))[1]
-        typical = jnp.sqrt(jnp.mean(rows * rows))  # the norm of a row
-        return clear | (possible & (LEAST_CURVATURE * typical <= root_n))
+        rows = unit * jax.jvp(G, (x,), (unit * irregular_signs(x.shape),))[1]
+        return jnp.sqrt(jnp.mean(rows * rows))
 
-    return jax.lax.cond(jnp.any(possible & ~clear), measured, lambda: clear)
-
-
-def _irregular_signs(n: int) -> Float[Array, " n"]:
-    """±1 without a pattern: a bit of a mixed-up counter, which costs far less than a cosine."""
-    mixed = jnp.arange(n, dtype=jnp.uint32) * jnp.uint32(2654435769)
-    mixed = (mixed ^ (mixed >> 15)) * jnp.uint32(2246822519)
-    return jnp.where((mixed >> 16) & 1 == 0, 1.0, -1.0)
+    row = jax.lax.cond(jnp.isnan(row) & jnp.any(possible & ~clear), measured, lambda: row)
+    return clear | (possible & (LEAST_CURVATURE * row <= root_n)), row
 
 
-class Residual(NamedTuple):
-    """F at the point, and the merit ‖r_x‖²/γ + Σ r_λ²/ρ of r_x = x − P_X(x − γG), r_λ = λ − [λ + ρf]₊, G = F + Jfᵀλ."""
+def stiffened(
+    problem: MisspecifiedVI, x: Array, lam: Array, theta: PyTree, metric: Metric, probed: Probed
+) -> tuple[Metric, Probed]:
+    """ρ multiplied by how much stiffer H is along the constraints' gradients than its diagonal says.
 
-    F: Float[Array, "..."]
-    merit: Float[Array, ""]
+    ρ_j = 1/(mean γ ‖∇f_j‖²) takes H for 1/γ; a direction in which H couples many coordinates (a market's total) is far
+    stiffer. Measured along one irregular combination of the gradients, by one product.
+    """
+    if not metric.rho.size:
+        return metric, probed
+
+    def measured() -> Array:
+        pullback = problem.at(theta).f.vjp(x)[1]
+        w = metric.gamma * pullback(jnp.sqrt(metric.rho) * jnp.cos(1.0 + jnp.arange(metric.rho.size)))
+        Hw = jax.jvp(_stationarity(problem, theta, lam), (x,), (w,))[1]
+        stiffness = safe_divide(jnp.sum(w * Hw), jnp.sum(w * w / metric.gamma), 1.0)
+        return jnp.maximum(1.0, stiffness)
+
+    along = jax.lax.cond(jnp.isnan(probed.along), measured, lambda: probed.along)
+    return metric._replace(rho=along * metric.rho), probed._replace(along=along)
+
+
+def _stationarity(problem: MisspecifiedVI, theta: PyTree, lam: Array) -> Callable[[Array], Array]:
+    """G = F + Jfᵀλ, as a function of x."""
+    F, f, _ = problem.at(theta)
+    return lambda x: F(x) + f.vjp(x)[1](lam)
 
 
 class Direction(NamedTuple):
@@ -110,16 +140,14 @@ class Linearised(NamedTuple):
     derivative: Callable
 
 
-def natural_residual(
+def natural_merit(
     problem: MisspecifiedVI, x: Array, lam: Array, theta: PyTree, metric: Metric
-) -> Residual:
-    """The natural map of the KKT system at (x, λ, θ), zero exactly at a solution."""
+) -> Float[Array, ""]:
+    """The merit of r_x = x − P_X(x − γG) and r_λ = λ − [λ + ρf]₊, G = F + Jfᵀλ: zero exactly at a solution."""
     F, f, X = problem.at(theta)
-    F_x = F(x)
     f_x, pullback = f.vjp(x)
-    r_x = x - X.project(x - metric.gamma * (F_x + pullback(lam)))
-    r_lam = lam - positive_part(lam + metric.rho * f_x)
-    return Residual(F_x, merit_of(r_x, r_lam, metric))
+    r_x = x - X.project(x - metric.gamma * (F(x) + pullback(lam)))
+    return merit_of(r_x, lam - positive_part(lam + metric.rho * f_x), metric)
 
 
 def merit_of(r_x: Array, r_lam: Array, metric: Metric) -> Float[Array, ""]:

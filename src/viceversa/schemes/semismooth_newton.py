@@ -24,11 +24,13 @@ from viceversa.schemes.coupled_newton import coupled_map
 from viceversa.schemes.interior_point import LARGEST, Lifted, interior_point, lift
 from viceversa.schemes.newton_system import (
     Metric,
+    Probed,
     is_box,
     linearise,
     local_metric,
-    natural_residual,
+    natural_merit,
     newton_direction,
+    stiffened,
 )
 from viceversa.schemes.simultaneous import Simultaneous, SimultaneousState
 from viceversa.schemes.smoothed_newton import (
@@ -37,7 +39,7 @@ from viceversa.schemes.smoothed_newton import (
     may_leave_the_set,
     smoothed_direction,
     smoothed_map,
-    smoothed_residual,
+    smoothed_merit,
 )
 
 _FIRST_BATCH = 20  # first-order iterations before Newton is tried
@@ -64,7 +66,7 @@ FIRST_ORDER, NEWTON, NEWTON_REFUSED, INTERIOR_POINT, RESCUED = 0, 1, 2, 3, 4
 
 
 class NewtonPoint(NamedTuple):
-    """Where Newton's method goes on from and with how much smoothing; only for boxes.
+    """Where Newton's method goes on from, with how much smoothing and in what metric; only for boxes.
 
     Its x may lie outside X; the first-order state holds the projection of it.
     """
@@ -72,6 +74,7 @@ class NewtonPoint(NamedTuple):
     x: Float[Array, "..."]
     lam: Float[Array, " J"]
     smoothing: Smoothing
+    probed: Probed
 
 
 class NewtonState(eqx.Module):
@@ -232,8 +235,7 @@ class SemismoothNewton(Scheme):
         trial = stride(problem, state)
         helped, old = trial.helped, state.first.method
         x, lam = jnp.where(helped, trial.x, old.x), jnp.where(helped, trial.lam, old.lam)
-        F_x = jnp.where(helped, trial.F, old.F_prev)  # a kept step restarts the reflection: x_{k−1} = x_k
-        method = eqx.tree_at(lambda m: (m.x, m.lam, m.F_prev, m.moved), old, (x, lam, F_x, jnp.asarray(True)))
+        method = old.placed(x, lam)
         longer = jnp.clip(2 * state.batch, _NEXT_BATCH, _LONGEST_BATCH)
         batch = jnp.where(helped, state.batch, longer)
         rescued = state.phase == RESCUED
@@ -263,7 +265,7 @@ class SemismoothNewton(Scheme):
         learner = self._learn(problem, state.first.learner)
         theta = learner.theta
         method = state.first.method
-        metric = local_metric(problem, method.x, method.lam, theta, method.gamma, method.gradient_sq)
+        metric, _ = _metric(problem, method.x, method.lam, theta, method, Probed.nothing())
         here = linearise(problem, method.x, method.lam, theta, metric)
         merit_start = jnp.where(jnp.isfinite(state.merit_start), state.merit_start, here.merit)
         closeness = jnp.sqrt(jnp.minimum(1.0, here.merit / merit_start))
@@ -275,24 +277,22 @@ class SemismoothNewton(Scheme):
             regularization=_REGULARIZATION * closeness**1.5,
         )
 
-        def point(t) -> tuple[Array, Array, PyTree, Array, Array]:
+        def point(t) -> tuple[Array, Array, Array]:
             x = problem.set.project(method.x + t * direction.x)
             lam = positive_part(method.lam + t * direction.lam)
-            found = natural_residual(problem, x, lam, theta, metric)
-            return x, lam, theta, found.F, found.merit
+            return x, lam, natural_merit(problem, x, lam, theta, metric)
 
-        t, (x, lam, _, F_x, _), helped, fast = _line_search(
-            point, here.merit, (method.x, method.lam, theta, method.F_prev, here.merit)
-        )
-        return _Trial(x, lam, learner, F_x, t, helped, fast, merit_start, direction.n_products, metric)
+        t, (x, lam, _), helped, fast = _line_search(point, here.merit, (method.x, method.lam, here.merit))
+        return _Trial(x, lam, learner, t, helped, fast, merit_start, direction.n_products, metric)
 
     def _smoothed(self, problem: MisspecifiedVI, state: NewtonState) -> _Trial:
         """As `_triangular`, on the smoothed map of a box, with iterates that may lie outside it where F allows that."""
         learner = self._learn(problem, state.first.learner)
         theta = learner.theta
         assert state.newton is not None
-        method, (x, lam, smoothing) = state.first.method, state.newton
-        metric = local_metric(problem, x, lam, theta, method.gamma, method.gradient_sq)
+        x, lam, smoothing, probed = state.newton
+        metric, probed = _metric(problem, x, lam, theta, state.first.method, probed)
+        metric, probed = stiffened(problem, x, lam, theta, metric, probed)
         here = smoothed_map(problem, x, lam, theta, metric, smoothing)
         smoothing = here.smoothing
         merit_start = jnp.where(jnp.isfinite(state.merit_start), state.merit_start, here.merit)
@@ -302,29 +302,23 @@ class SemismoothNewton(Scheme):
         )
         free = may_leave_the_set(problem)
 
-        def point(t) -> tuple[Array, Array, PyTree, Array, Array]:
+        def point(t) -> tuple[Array, Array, Array]:
             x_t, lam_t = x + t * direction.x, lam + t * direction.lam
             if not free:
                 x_t, lam_t = problem.set.project(x_t), positive_part(lam_t)
-            found = smoothed_residual(problem, x_t, lam_t, theta, here.metric, smoothing.after(t).c)
-            return x_t, lam_t, theta, found.F, found.merit
+            return x_t, lam_t, smoothed_merit(problem, x_t, lam_t, theta, metric, smoothing.after(t).c)
 
-        t, (x, lam, _, F_x, _), helped, _ = _line_search(
-            point, here.merit, (x, lam, theta, method.F_prev, here.merit)
-        )
-        newton = NewtonPoint(x, lam, smoothing.after(t))
+        t, (x, lam, _), helped, _ = _line_search(point, here.merit, (x, lam, here.merit))
+        newton = NewtonPoint(x, lam, smoothing.after(t), probed)
         fast = jnp.asarray(True)  # if this step helps: the next one smooths less
         x, lam = problem.set.project(x), positive_part(lam)
-        F_x = problem.at(theta).F(x) if free else F_x
-        return _Trial(
-            x, lam, learner, F_x, t, helped, fast, merit_start, direction.n_products, here.metric, newton
-        )
+        return _Trial(x, lam, learner, t, helped, fast, merit_start, direction.n_products, metric, newton)
 
     def _coupled(self, problem: MisspecifiedVI, state: NewtonState) -> _Trial:
         """(x, λ, θ) in one system: H depends on x, so no block comes first."""
         method, learner = state.first.method, state.first.learner
         x, lam, theta = method.x, method.lam, learner.theta
-        metric = local_metric(problem, x, lam, theta, method.gamma, method.gradient_sq)
+        metric, _ = _metric(problem, x, lam, theta, method, Probed.nothing())
         joint, energy = coupled_map(problem, x, theta, metric)
         merit_here = joint.merit(x, lam, theta)
         closeness = jnp.sqrt(jnp.minimum(1.0, merit_here / energy))
@@ -332,18 +326,16 @@ class SemismoothNewton(Scheme):
             x, lam, theta, rtol=_FORCING * closeness, regularization=_REGULARIZATION * closeness
         )
 
-        def point(t) -> tuple[Array, Array, PyTree, Array, Array]:
+        def point(t) -> tuple[Array, Array, PyTree, Array]:
             x_t = problem.set.project(x + t * direction.x)
             lam_t = positive_part(lam + t * direction.lam)
             theta_t = problem.learning.set.project(tree_add_scaled(theta, t, direction.theta))
-            return x_t, lam_t, theta_t, problem.at(theta_t).F(x_t), joint.merit(x_t, lam_t, theta_t)
+            return x_t, lam_t, theta_t, joint.merit(x_t, lam_t, theta_t)
 
-        t, (x, lam, theta_t, F_x, _), helped, fast = _line_search(
-            point, merit_here, (x, lam, theta, method.F_prev, merit_here)
-        )
+        t, (x, lam, theta_t, _), helped, fast = _line_search(point, merit_here, (x, lam, theta, merit_here))
         theta = jax.tree.map(lambda new, old: jnp.where(helped, new, old), theta_t, theta)
         learner = eqx.tree_at(lambda s: (s.theta, s.k), learner, (theta, learner.k + 1))
-        return _Trial(x, lam, learner, F_x, t, helped, fast, state.merit_start, direction.n_products, metric)
+        return _Trial(x, lam, learner, t, helped, fast, state.merit_start, direction.n_products, metric)
 
     def _learn(self, problem: MisspecifiedVI, learner: Any) -> Any:
         learning = problem.learning
@@ -357,7 +349,6 @@ class _Trial(NamedTuple):
     x: Float[Array, "..."]
     lam: Float[Array, " J"]
     learner: Any
-    F: Float[Array, "..."]
     t: Float[Array, ""]
     helped: Bool[Array, ""]
     fast: Bool[Array, ""]
@@ -378,10 +369,14 @@ def _first_batch(problem: MisspecifiedVI) -> int:
 
 
 def _restarted(problem: MisspecifiedVI, first: SimultaneousState) -> NewtonPoint | None:
-    """Newton from the first-order point, smoothing to be chosen anew."""
+    """Newton from the first-order point, smoothing and metric to be chosen anew."""
     if not _smooths(problem):
         return None
-    return NewtonPoint(first.method.x, first.method.lam, Smoothing.to_be_chosen())
+    return NewtonPoint(first.method.x, first.method.lam, Smoothing.to_be_chosen(), Probed.nothing())
+
+
+def _metric(problem: MisspecifiedVI, x: Array, lam: Array, theta: PyTree, first: Any, probed: Probed):
+    return local_metric(problem, x, lam, theta, first.gamma, first.gradient_sq, probed)
 
 
 def _line_search(point: Callable, merit_here: Array, start: tuple) -> tuple[Array, tuple, Array, Array]:
@@ -416,8 +411,7 @@ def _rescue(
     finite = jnp.all(jnp.isfinite(found.x)) & jnp.all(jnp.isfinite(found.lam))
     method = state.first.method
     x, lam = jnp.where(finite, found.x, method.x), jnp.where(finite, found.lam, method.lam)
-    method = eqx.tree_at(lambda m: (m.x, m.lam, m.F_prev), method, (x, lam, problem.at(learner.theta).F(x)))
-    first = eqx.tree_at(lambda s: (s.method, s.learner), state.first, (method, learner))
+    first = eqx.tree_at(lambda s: (s.method, s.learner), state.first, (method.placed(x, lam), learner))
     counted = state.n_products + 3 * found.n_steps * math.prod(problem.shape)
     return eqx.tree_at(
         lambda s: (s.first, s.newton, s.n_left, s.n_products, s.phase),

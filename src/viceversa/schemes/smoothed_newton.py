@@ -20,7 +20,6 @@ from viceversa.problem import MisspecifiedVI
 from viceversa.schemes.newton_system import (
     Direction,
     Metric,
-    Residual,
     merit_of,
     n_unknowns,
     relative_to,
@@ -129,28 +128,30 @@ def smoothed_map(
         return F(at) + pullback(multiplier), f_x
 
     (G, f_x), product = jax.linearize(kkt, x, lam)
-    metric = _stiffened(metric, f.vjp(x)[1], product)
-    sharp_x = x - X.project(x - metric.gamma * G)
-    sharp_lam = lam - positive_part(lam + metric.rho * f_x)
-    typical = merit_of(sharp_x, sharp_lam, metric) / n_unknowns(problem)
+
+    def typical() -> Array:
+        r_x = x - X.project(x - metric.gamma * G)
+        r_lam = lam - positive_part(lam + metric.rho * f_x)
+        return merit_of(r_x, r_lam, metric) / n_unknowns(problem)
+
     is_new = ~jnp.isfinite(smoothing.c)
-    c = jnp.where(is_new, typical, smoothing.c)
+    c = jax.lax.cond(is_new, typical, lambda: smoothing.c)
     p, q = _projections(X, x, lam, G, f_x, metric, c)
-    smoothing = Smoothing(c, jnp.where(is_new, jnp.minimum(_SHRINKING, _blur(p, q)), smoothing.share))
+    share = jax.lax.cond(is_new, lambda: jnp.minimum(_SHRINKING, _blur(p, q)), lambda: smoothing.share)
+    smoothing = Smoothing(c, share)
     r_x, r_lam = x - p.value, lam - q.value
     merit = _with_smoothing(problem, merit_of(r_x, r_lam, metric), smoothing.c)
     return SmoothedMap(smoothing, metric, p, q, r_x, r_lam, merit, product)
 
 
-def smoothed_residual(
+def smoothed_merit(
     problem: MisspecifiedVI, x: Array, lam: Array, theta: PyTree, metric: Metric, c
-) -> Residual:
-    """F and the merit of the map smoothed by c."""
+) -> Float[Array, ""]:
+    """The merit of the map smoothed by c."""
     F, f, X = problem.at(theta)
-    F_x = F(x)
     f_x, pullback = f.vjp(x)
-    p, q = _projections(X, x, lam, F_x + pullback(lam), f_x, metric, c)
-    return Residual(F_x, _with_smoothing(problem, merit_of(x - p.value, lam - q.value, metric), c))
+    p, q = _projections(X, x, lam, F(x) + pullback(lam), f_x, metric, c)
+    return _with_smoothing(problem, merit_of(x - p.value, lam - q.value, metric), c)
 
 
 def _blur(p: Smoothed, q: Smoothed) -> Array:
@@ -225,20 +226,6 @@ def is_linear(problem: MisspecifiedVI) -> bool:
     x, theta = float64_of(problem.shape), problem.learning.set.zeros()
     parts = [part for part in (problem.operator, problem.constraints) if part is not None]
     return all(is_affine_in(part, 0, x, theta) for part in parts)
-
-
-def _stiffened(metric: Metric, pullback: Callable, product: Callable) -> Metric:
-    """ρ multiplied by how much stiffer H is along the constraints' gradients than its diagonal says.
-
-    ρ_j = 1/(mean γ ‖∇f_j‖²) takes H for 1/γ; a direction in which H couples many coordinates (a market's total) is far
-    stiffer. Measured along one irregular combination of the gradients, by one product.
-    """
-    if not metric.rho.size:
-        return metric
-    w = metric.gamma * pullback(jnp.sqrt(metric.rho) * jnp.cos(1.0 + jnp.arange(metric.rho.size)))
-    Hw, _ = product(w, jnp.zeros_like(metric.rho))
-    stiffness = safe_divide(jnp.sum(w * Hw), jnp.sum(w * w / metric.gamma), 1.0)
-    return metric._replace(rho=jnp.maximum(1.0, stiffness) * metric.rho)
 
 
 def _projections(X: ConvexSet, x, lam, G, f_x, metric: Metric, c) -> tuple[Smoothed, Smoothed]:
