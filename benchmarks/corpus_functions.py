@@ -28,7 +28,7 @@ class PlantedOperator(eqx.Module):
     q0: np.ndarray
 
     def __call__(self, x, theta):
-        skew = jnp.einsum("i,ijk,k->j", theta[: self.K.shape[0]], self.K, x)
+        skew = theta[: self.K.shape[0]] @ jnp.einsum("ijk,k->ij", self.K, x)
         diagonal = self.exponential * jnp.exp(self.steepness * x) + self.softplus * jnp.logaddexp(0.0, x)
         # A weight of zero may stand beside a point where the logarithm does not exist.
         inside = jnp.where(self.logarithm > 0, x - self.floor, 1.0)

@@ -31,6 +31,7 @@ _IS_AVAILABLE = set_xla_metadata is not None and __version_info__[:2] in _TRIED
 _AS_ONE_FUNCTION = {"inlineable": "false", "xla_cpu_small_call": "true"}
 _in_queue: ContextVar[bool] = ContextVar("_in_queue", default=False)
 LARGEST = 1 << 15  # numbers in an array; more are worth a second thread
+_LARGEST_PRODUCT = 1 << 17  # multiplications of a matrix product; more are worth a library
 # What calls a library by itself would have to be told from what does not.
 COMPILER_OPTIONS = {"xla_cpu_experimental_ynn_fusion_type": ""}
 
@@ -180,7 +181,7 @@ def _is_plain(equation: Any) -> bool:
     if any(math.prod(variable.aval.shape) > LARGEST for variable in variables):
         return False
     if equation.primitive.name == "dot_general":
-        return _n_multiplications(equation) <= LARGEST
+        return _n_multiplications(equation) <= _LARGEST_PRODUCT
     return equation.primitive.name in _PLAIN
 
 
