@@ -226,9 +226,8 @@ def _units(family: Family, rng) -> _Units:
 
     n, bad = family.n, family.bad_scale
     each = decades(family.x_scale, n)
-    alone = {"simplex": n, "ball": n, "product": n // 2}.get(
-        family.set, 0
-    )  # coordinates with one unit in common
+    # Coordinates with one unit in common.
+    alone = {"simplex": n, "ball": n, "product": n // 2}.get(family.set, 0)
     each[:alone] = each[0]
     # H must stay well enough conditioned for its own certificate: θ gets one unit, and each coordinate half a decade.
     theta = decades(bad) * decades(min(bad, 0.5), family.n_theta)

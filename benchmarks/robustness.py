@@ -24,12 +24,10 @@ import viceversa as vv
 from benchmarks import corpus, judge
 
 TOL = 1e-8
-PUBLISHED_TOL = (
-    100 * TOL
-)  # the gallery's answers: how far x may be from a published one that it has solved for
-N_SEEDS_OTHERS = (
-    2  # the adaptive methods are run on the first generated seeds only; extragradient on everything
-)
+# The gallery's answers: how far x may be from a published one that it has solved for.
+PUBLISHED_TOL = 100 * TOL
+# The adaptive methods are run on the first generated seeds only; extragradient on everything.
+N_SEEDS_OTHERS = 2
 _FAMILIES_KEPT = 8  # an operating system lets a process map only so many compiled programs
 LIMIT_OTHERS = 10_000
 _GALLERY_VARIANTS = {"harker": {"cap": 12.0}, "braess": {"bridge": False}, "internet_switching": {"bounded_first_user": True}}  # fmt: skip

@@ -147,9 +147,8 @@ def _floor(f, X, x, unit, tau) -> tuple[Array, Array]:
     w = safe_divide(w, jnp.sum(w), 0.0)
     gradient = back(w)
     largest, _ = X.support(-gradient)
-    reach = jnp.where(
-        jnp.isfinite(largest), jnp.abs(largest), 0.0
-    )  # infinite where X is unbounded: no floor then
+    # Infinite where X is unbounded: no floor then.
+    reach = jnp.where(jnp.isfinite(largest), jnp.abs(largest), 0.0)
     size = jnp.sum(w * jnp.abs(values)) + reach + jnp.sum(jnp.abs(gradient * x))
     # Where only some constraints weigh, their own size is too small a yardstick for rounding.
     return jnp.sum(w * values) - largest - jnp.sum(gradient * x), jnp.maximum(size, jnp.min(unit))

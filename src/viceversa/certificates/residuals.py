@@ -16,14 +16,12 @@ from viceversa.problem import MisspecifiedVI
 # A box may be far larger than what happens in it, so a coordinate's unit is what it has reached. Where that is nothing
 # but rounding, it is this share of the width; of a width so large that it only means "no bound" there is no share.
 _ROUNDING = 64 * 2.0**-52
-_CANCELLATION = (
-    1e-7  # the least unit of F, as a share of its variation: 10⁸ times the rounding of a cancellation
-)
+# The least unit of F, as a share of its variation: 10⁸ times the rounding of a cancellation.
+_CANCELLATION = 1e-7
 _SHARE = 1e-6
 _NO_BOUND = 1e9
-_CLOSE = (
-    0.1  # f's units are taken at the point itself once the conditions that do not need them hold this well
-)
+# The units of f are taken at the point itself once the conditions that do not need them hold this well.
+_CLOSE = 0.1
 
 
 class Scales(NamedTuple):

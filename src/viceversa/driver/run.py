@@ -25,9 +25,8 @@ from viceversa.problem import MisspecifiedVI
 from viceversa.schemes.base import Point, Scheme
 
 _N_TIGHTENINGS = 3  # how often the loop goes on after its own cheap test passed but the certificate did not
-_SUSPICIOUS = (
-    1e-6  # relative violation above which a scheme that gives up may be facing an empty feasible set
-)
+# Relative violation above which a scheme that gives up may be facing an empty feasible set.
+_SUSPICIOUS = 1e-6
 _STOPPED = {
     loop.NONFINITE: Status.nonfinite,
     loop.DIVERGED: Status.diverged,
@@ -182,9 +181,8 @@ class Run:
 
     def _solution(self, status: Status, certificate: Certificate, n_steps: int, seconds: float) -> Solution:
         point = jax.tree.map(np.asarray, self.point)
-        phases = type(self.scheme).phases(
-            self.scheme, self.problem
-        )  # a bound method of a module is slow to make
+        # Through the class: a bound method of a module is slow to make.
+        phases = type(self.scheme).phases(self.scheme, self.problem)
         assert self.counts is not None
         return Solution(
             x=point.x,

@@ -14,9 +14,8 @@ from viceversa.problem import MisspecifiedVI
 from viceversa.sets import Box, Product
 from viceversa.sets.base import ConvexSet
 
-N_EXTRA_ROWS = (
-    8  # observations beyond the number of coefficients, times 2: enough for a small condition number
-)
+# Observations beyond the number of coefficients, times 2: enough for a small condition number.
+N_EXTRA_ROWS = 8
 
 
 def build(

@@ -45,9 +45,8 @@ def river_basin(misspecified: bool = False) -> Instance:
     answer = np.linalg.solve(kkt, np.append(d1 - c1, 100.0))
     quantity = np.linspace(1.0, 60.0, 12)
     regression = np.column_stack([np.ones(12), -quantity, np.zeros((12, 3))])  # p_t = d₁ − d₂ S_t
-    meters = np.hstack(
-        [np.zeros((12, 2)), np.tile(2.0 * np.eye(3), (4, 1))]
-    )  # z_t = 2 e_i at a test run of 2 units
+    # z_t = 2 e_i at a test run of 2 units
+    meters = np.hstack([np.zeros((12, 2)), np.tile(2.0 * np.eye(3), (4, 1))])
     return build(
         "river_basin",
         operator=RiverBasin(c1, c2),

@@ -14,9 +14,8 @@ from viceversa.learning.base import Learning, Provenance
 from viceversa.precision import as_finite_float64
 from viceversa.sets.base import ConvexSet
 
-_ROWS_PER_FACTOR = (
-    1 << 16
-)  # rows reduced to a triangle at a time, so that 10⁶ observations need little memory
+# Rows reduced to a triangle at a time, so that 10⁶ observations need little memory.
+_ROWS_PER_FACTOR = 1 << 16
 
 
 class LeastSquares(Learning):

@@ -174,9 +174,8 @@ class LearningAwarePrimalDual(Method):
         return self.output(state)[0], state.sigma_prev
 
     def counts(self, state: PrimalDualState, n_steps: Any) -> OracleCounts:
-        per_step = (
-            2 if self.momentum == "naive" else 1
-        )  # ∇_yφ at the new point, and at the old one with the new θ
+        # ∇_yφ at the new point, and at the old one with the new θ
+        per_step = 2 if self.momentum == "naive" else 1
         # A tried step asks for ∇ₓφ once, and for three gradients more in the test (5).
         tried = 4 * state.n_tests if self.backtracking else n_steps
         return self.init_counts + OracleCounts(F=per_step * n_steps + tried)

@@ -18,9 +18,8 @@ from viceversa.sets import Product, Simplex
 from viceversa.sets.base import ConvexSet
 from viceversa.steps import as_steps
 
-_INSIDE = (
-    1e-6  # share of the barycentre mixed into a start on a simplex's boundary, where entropy has no gradient
-)
+# Share of the barycentre mixed into a start on a simplex's boundary, where entropy has no gradient.
+_INSIDE = 1e-6
 
 
 class MirrorProxState(eqx.Module):

@@ -26,9 +26,8 @@ MAX_PRODUCTS = 60  # GMRES keeps them all
 # Unknowns up to which the matrix of the system is formed and factored: symmetric systems, and others.
 DENSE_SYMMETRIC = 64
 DENSE = 300
-_ROUNDING = (
-    1e-13  # added to the diagonal of a formed matrix in its units, so that a singular one can be factored
-)
+# Added to the diagonal of a formed matrix in its units, so that a singular one can be factored.
+_ROUNDING = 1e-13
 
 
 class Metric(NamedTuple):
@@ -199,9 +198,7 @@ def _solve_on_faces(
     H_fixed, J_fixed = product(fixed_x, fixed_lam)
     nu, delta = regularization / metric.gamma, regularization / metric.rho
     rhs = (-derivative(here.G + H_fixed), jnp.where(active, -here.f - J_fixed, 0.0))
-    flip = (
-        1.0 if uses_minres(problem) else -1.0
-    )  # MINRES needs the symmetric sign, the others like the monotone one
+    flip = sign_of_constraints(problem)
 
     def matvec(step: PyTree) -> PyTree:
         u, y = step
@@ -247,6 +244,11 @@ def relative_to(merit: Array, rhs: PyTree, units: Metric, rtol):
 def uses_minres(problem: MisspecifiedVI) -> bool:
     """Whether the system is to be given in its symmetric form."""
     return bool(problem.symmetric) and n_unknowns(problem) > DENSE_SYMMETRIC
+
+
+def sign_of_constraints(problem: MisspecifiedVI) -> float:
+    """Of the rows that belong to λ: MINRES needs the symmetric sign, the others like the monotone one."""
+    return 1.0 if uses_minres(problem) else -1.0
 
 
 def solve_in_units(

@@ -15,7 +15,7 @@ from jaxtyping import Array, Bool, Float, Int, PyTree
 from viceversa.errors import InputError
 from viceversa.learners.newton import NewtonLearner
 from viceversa.learners.projected_gradient import ProjectedGradient
-from viceversa.methods.adaptive_augmented_lagrangian import AdaptiveAugmentedLagrangian
+from viceversa.methods.adaptive_augmented_lagrangian import AdaptiveAugmentedLagrangian, AdaptiveState
 from viceversa.methods.base import Info, OracleCounts
 from viceversa.numerics import positive_part, tree_add_scaled
 from viceversa.problem import MisspecifiedVI
@@ -375,7 +375,10 @@ def _restarted(problem: MisspecifiedVI, first: SimultaneousState) -> NewtonPoint
     return NewtonPoint(first.method.x, first.method.lam, Smoothing.to_be_chosen(), Probed.nothing())
 
 
-def _metric(problem: MisspecifiedVI, x: Array, lam: Array, theta: PyTree, first: Any, probed: Probed):
+def _metric(
+    problem: MisspecifiedVI, x: Array, lam: Array, theta: PyTree, first: AdaptiveState, probed: Probed
+) -> tuple[Metric, Probed]:
+    """The local metric, with the step and the slopes that the first-order method has found."""
     return local_metric(problem, x, lam, theta, first.gamma, first.gradient_sq, probed)
 
 

@@ -23,8 +23,8 @@ from viceversa.schemes.newton_system import (
     merit_of,
     n_unknowns,
     relative_to,
+    sign_of_constraints,
     solve_in_units,
-    uses_minres,
 )
 from viceversa.sets import Box, NonNegative
 from viceversa.sets.base import ConvexSet
@@ -184,9 +184,7 @@ def smoothed_direction(problem: MisspecifiedVI, here: SmoothedMap, rtol, regular
     E, C = (1.0 - d) / (d * metric.gamma), (1.0 - e) / (e * metric.rho)
     held_x, held_lam = (1.0 - d) * r_x, (1.0 - e) * r_lam
     H_held, J_held = here.product(held_x, held_lam)
-    flip = (
-        1.0 if uses_minres(problem) else -1.0
-    )  # MINRES needs the symmetric sign, the others like the monotone one
+    flip = sign_of_constraints(problem)
     rhs = (
         -(2.0 - d) * r_x / metric.gamma + nu * held_x + H_held,
         flip * ((2.0 - e) * r_lam / metric.rho + J_held - delta * held_lam),

@@ -22,9 +22,8 @@ from viceversa.learning.base import Learning
 from viceversa.precision import as_float64
 
 MAX_ROUNDS = 200
-_PRIME = (
-    1e-6  # how well the columns that vv.solve begins with are equilibrated and priced; better after a failure
-)
+# How well the columns that vv.solve begins with are equilibrated and priced; better after a failure.
+_PRIME = 1e-6
 _TOL, _LEAST_TOL = 1e-8, 1e-13  # of vv.solve, tightened tenfold while the gap asks for it
 _SOLVE_ITERATIONS = 500  # of one vv.solve; what it leaves undone the next round goes on with
 _MAX_SOLVES = 20

@@ -16,9 +16,8 @@ from viceversa.learning import LeastSquares
 from viceversa.precision import as_finite_float64
 from viceversa.sets import Box
 
-THETA_FACTOR = (
-    4.0  # Θ = [0, 4 times the larger of the fit and the file's B]: wide, and compact as the theory asks
-)
+# Θ = [0, 4 times the larger of the fit and the file's B]: wide, and compact as the theory asks.
+THETA_FACTOR = 4.0
 
 
 class Classes(NamedTuple):

@@ -21,13 +21,8 @@ FIELDS = "init_node term_node capacity length free_flow_time b power speed toll 
 _NEEDED = 7  # up to the power; speed, toll and type are missing in some files
 _TAG = re.compile(r"<([^>]+)>(.*)")
 _ENTRY = re.compile(r"^(\S+?)\s*[:,]\s*(\S+)$")
-_IN_ORDER = (
-    "capacity",
-    "length",
-    "free",
-    "power",
-    "toll",
-)  # words a header of the standard order has in this order
+# Words that a header of the standard order has, in this order.
+_IN_ORDER = ("capacity", "length", "free", "power", "toll")
 _TOTAL_AGREES = 1e-3  # published totals are rounded
 
 
