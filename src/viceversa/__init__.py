@@ -1,16 +1,16 @@
 """Equilibria you do not fully know: variational inequalities whose parameter is learned while they are solved."""
 
-import importlib
 import sys
 import types
 from typing import TYPE_CHECKING, Any
 
-from viceversa import lagrangian, steps
+from viceversa import lagrangian, methods, steps
 from viceversa.certificates import Certificate, certify
 from viceversa.driver import Record, Solution, Status, Trace, iterate, solve
 from viceversa.errors import InputError, SolveError, UserFunctionError
 from viceversa.functions import callback_constraints, callback_operator
 from viceversa.lagrangian import Phi, augmented_lagrangian, grad_lambda_Phi, grad_x_Phi, phi
+from viceversa.lazy import homes, names_later
 from viceversa.learners import (
     ExtragradientLearner,
     NewtonLearner,
@@ -26,7 +26,6 @@ from viceversa.learning import (
     SampledLearning,
     SecondaryVI,
 )
-from viceversa.methods import *
 from viceversa.problem import MisspecifiedVI
 from viceversa.schemes import Oracle, SemismoothNewton, Sequential, Simultaneous
 from viceversa.sets import *
@@ -42,6 +41,7 @@ if TYPE_CHECKING:
     from viceversa.game import BestReplies, Game
     from viceversa.imputation import imputed_equilibrium
     from viceversa.markets import cournot, isoelastic_cournot
+    from viceversa.methods import *
     from viceversa.metrics import (
         EpsilonInterval,
         GapInterval,
@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     from viceversa.saddle import PessimisticSaddlePoint, SaddleLearning, SaddlePoint
     from viceversa.sampling import FiniteSum, IndexedConstraints, NoisyOperator
 
-# Theory and applications are imported when they are first asked for: to solve a user's own problem takes none of them.
+# Methods, theory and applications are imported when they are first asked for: to solve a user's own problem takes none.
 _LATER = {
     "audit": ("Audit", "Explanation", "audit", "explain"),
     "bounds": ("Bounds", "RuntimeCertificate", "bounds", "runtime_certificate"),
@@ -71,6 +71,7 @@ _LATER = {
     "game": ("BestReplies", "Game"),
     "imputation": ("imputed_equilibrium",),
     "markets": ("cournot", "isoelastic_cournot"),
+    "methods": tuple(methods.__all__),
     "metrics": (
         "EpsilonInterval", "GapInterval", "GapIntervals", "epsilon", "infeasibility", "kkt_residual", "minty_gap",
         "natural_residual", "parameter_error", "relaxed_gap", "relaxed_gaps",
@@ -79,20 +80,8 @@ _LATER = {
     "saddle": ("PessimisticSaddlePoint", "SaddleLearning", "SaddlePoint"),
     "sampling": ("FiniteSum", "IndexedConstraints", "NoisyOperator"),
 }  # fmt: skip
-_HOME = {name: module for module, names in _LATER.items() for name in names}
-
-
-def __getattr__(name: str) -> Any:
-    if name in _HOME:
-        value = globals()[name] = getattr(importlib.import_module(f"viceversa.{_HOME[name]}"), name)
-        return value
-    if name in _LATER:
-        return importlib.import_module(f"viceversa.{name}")
-    raise AttributeError(f"module 'viceversa' has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *_LATER, *_HOME})
+_HOME = homes(_LATER)
+__getattr__, __dir__ = names_later(__name__, _LATER)
 
 
 class _Package(types.ModuleType):

@@ -40,7 +40,15 @@ def solve_dense(matrix: Float[Array, "n n"], rhs: Float[Array, " n"]) -> Float[A
     if rhs.size <= _FEW:
         return _back_substituted(_eliminated(rows))
     rows, _, _ = jax.lax.linalg.lu(rows)
-    return jax.scipy.linalg.solve_triangular(rows[:, :-1], rows[:, -1])
+    return solve_upper(rows[:, :-1], rows[:, -1])
+
+
+def solve_upper(
+    R: Float[Array, "n n"], rhs: Float[Array, " n"], transpose: bool = False
+) -> Float[Array, " n"]:
+    """R⁻¹ rhs or R⁻ᵀ rhs for an upper triangular R."""
+    solution = jax.lax.linalg.triangular_solve(R, rhs[:, None], left_side=True, transpose_a=transpose)
+    return solution[:, 0]
 
 
 def _eliminated(rows: Float[Array, "n m"]) -> Float[Array, "n m"]:

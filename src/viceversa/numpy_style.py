@@ -17,7 +17,6 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import jax.scipy.special
 import numpy as np
 
 # Methods that NumPy calls on the entries of an object array, e.g. np.exp(np.array([x[0], x[1]])).
@@ -122,7 +121,7 @@ class NumpyStyle:
 
     # -- what NumPy asks of it ----------------------------------------------------------------
     def __array_ufunc__(self, ufunc, method, *inputs, out=None, **kwargs):
-        function = getattr(jnp, ufunc.__name__, None) or getattr(jax.scipy.special, ufunc.__name__, None)
+        function = getattr(jnp, ufunc.__name__, None) or _special(ufunc.__name__)
         if method != "__call__":  # np.add.reduce, np.subtract.outer, ...
             function = getattr(function, method, None)
         if function is None:
@@ -300,6 +299,13 @@ def _with_namespace(function: Any, done: dict[int, Any]) -> Any:
         except ValueError:  # a name not yet bound
             continue
     return copy
+
+
+def _special(name: str) -> Any:
+    """A function of scipy.special; few problems have one, and the module takes a while to import."""
+    import jax.scipy.special
+
+    return getattr(jax.scipy.special, name, None)
 
 
 def _is_function(value: Any) -> bool:

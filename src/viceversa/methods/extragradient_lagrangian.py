@@ -81,3 +81,7 @@ class ExtragradientLagrangian(Method):
 
     def ergodic(self, state: ExtragradientState):
         return state.midpoint, jnp.ones(())
+
+
+Extragradient = ExtragradientLagrangian
+MisspecifiedExtragradient = ExtragradientLagrangian

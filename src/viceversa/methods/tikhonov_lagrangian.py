@@ -86,3 +86,6 @@ class TikhonovLagrangian(Method):
 
     def ergodic(self, state: TikhonovState):
         return state.x, jnp.ones(())
+
+
+MisspecifiedTikhonov = TikhonovLagrangian

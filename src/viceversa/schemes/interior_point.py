@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import jax.scipy.linalg
 import numpy as np
 from jaxtyping import Array, Float, Int, PyTree
 
@@ -141,6 +140,8 @@ class Interior(NamedTuple):
 
 def interior_point(problem: MisspecifiedVI, lifted: Lifted, x0: Array, theta: PyTree) -> Interior:
     """Solve the VI at a fixed θ from the neighbourhood of x_0; the caller judges the answer by its certificate."""
+    from jax.scipy.linalg import lu_factor, lu_solve  # late: most problems never come here
+
     F, f, X = problem.at(theta)
     n_user, n_balls = problem.n_constraints, lifted.radii.shape[0]
     A_rows = jnp.asarray(lifted.A)
@@ -224,14 +225,14 @@ def interior_point(problem: MisspecifiedVI, lifted: Lifted, x0: Array, theta: Py
         rows = jnp.where(fixed, 0.0, C_rows)
         n_e = rows.shape[0]
         saddle = jnp.block([[K, rows.T], [rows, -_PROX * jnp.eye(n_e)]])
-        factor = jax.scipy.linalg.lu_factor(saddle)
+        factor = lu_factor(saddle)
 
         def direction(t_s, t_low, t_high) -> _Iterate:
             rhs = -r_d - J.T @ ((t_s + now.lam * r_p) / now.s)
             rhs = rhs + jnp.where(has_low, t_low / d_low, 0.0) - jnp.where(has_high, t_high / d_high, 0.0)
             full = jnp.concatenate([jnp.where(fixed, 0.0, rhs), -r_e])
-            both = jax.scipy.linalg.lu_solve(factor, full)
-            both = both + jax.scipy.linalg.lu_solve(factor, full - saddle @ both)  # one step of refinement
+            both = lu_solve(factor, full)
+            both = both + lu_solve(factor, full - saddle @ both)  # one step of refinement
             du, dnu = both[: now.x.size], both[now.x.size :]
             ds = -r_p - J @ du
             return _Iterate(

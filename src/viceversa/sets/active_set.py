@@ -7,8 +7,9 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.scipy.linalg import solve_triangular
 from jaxtyping import Array, Bool, Float, Int
+
+from viceversa.numerics import solve_upper
 
 # A row is violated beyond this multiple of the numbers in it: some forty units of rounding.
 ROUNDING = 1e-14
@@ -183,7 +184,7 @@ def _restored(x, rows: Rows, state: Working) -> Working:
 def _solve_upper(state: Working, right, transpose=False):
     inside = jnp.arange(right.size) < state.n_active
     R = jnp.where(inside[:, None] & inside[None, :], state.R, jnp.eye(right.size))
-    return solve_triangular(R, right, trans=1 if transpose else 0)
+    return solve_upper(R, right, transpose)
 
 
 def _with_normal(Q, R, d, n_active):
