@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import pickle
 import re
 import warnings
 
@@ -178,6 +179,38 @@ def test_a_time_limit_counts_the_seconds_of_its_clock():
     assert solution.trace.time.tolist() == [1.0, 2.0, 3.0, 4.0, 5.0]
 
 
+def test_a_status_equals_its_word_and_stays_itself():
+    for status in vv.Status:
+        assert status == status.name
+        assert status.name == status
+        assert status != "Solved"
+        assert {status: 1}[status.name] == 1
+        assert pickle.loads(pickle.dumps(status)) is status
+        assert str(status) == f"{status}" == status.name
+    assert vv.Status.solved != vv.Status.stalled
+    assert [status.name for status in vv.Status if status.success] == ["solved", "solved_estimated_learning"]
+
+
+def test_advice_about_a_step_size_is_for_those_who_named_one():
+    for status in (vv.Status.diverged, vv.Status.nonfinite):
+        assert status.value.endswith("If you named a step size, reduce it.")
+    assert "may have no solution" in vv.Status.diverged.value
+    assert "bound the set" in vv.Status.diverged.value
+
+
+def test_a_class_for_a_method_is_answered_with_how_to_make_one():
+    with refused(
+        "method is the class ExtragradientLagrangian. Make an instance: vv.ExtragradientLagrangian(step_size=...)"
+    ):
+        vv.solve(PROBLEM, vv.Extragradient)
+    with refused("Make an instance: vv.SemismoothNewton()"):
+        vv.solve(PROBLEM, vv.SemismoothNewton)
+
+
+def test_a_printed_trace_says_how_to_see_its_rows():
+    assert repr(solve(tol=0.0, max_iter=3).trace).endswith("time; .to_frame() for a table)")
+
+
 def test_throw():
     with pytest.raises(vv.SolveError, match="max_iterations: Stopped at the iteration limit"):
         solve(max_iter=3, throw=True)
@@ -201,9 +234,10 @@ def test_a_value_that_is_not_a_number_has_a_name(chunked):
         lambda x, t: np.log(x - 0.5), set=vv.Box([0.0], [1.0]), learning=vv.Known(0.0)
     )
     callback = (lambda now: False) if chunked else None
-    solution = vv.solve(problem, ALGORITHM_1, callback=callback)
+    solution = vv.solve(problem, ALGORITHM_1, x0=[0.0], callback=callback)
     assert solution.status is vv.Status.nonfinite
-    assert "Check that operator and constraints are finite" in solution.message
+    assert "operator or constraints, or a derivative of them, became infinite or NaN" in solution.message
+    assert "Pass x0= inside the set where both are finite and differentiable" in solution.message
     assert not solution.certificate.holds
 
 

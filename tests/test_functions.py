@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import functools
 import math
+import random
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.special
 from numpy import zeros
@@ -17,6 +19,7 @@ from viceversa import functions
 from viceversa.errors import PrecisionWarning, UserFunctionError
 
 A = np.array([[2.0, 1.0, 0.0], [-1.0, 2.0, 0.5], [0.0, 0.3, 1.0]])
+NUMBERS = [0.5, 2.0, -1.5]
 X, THETA = np.array([0.7, 1.9, -0.4]), np.array([1.3, 0.2])
 
 
@@ -158,6 +161,9 @@ NUMPY_STYLE = {
     "an object": Firm(0.4),
     "a bound method": Firm(0.4).marginal,
     "a partial": functools.partial(lambda x, theta, c: np.exp(x) - c, c=2.0),
+    "a list": lambda x, theta: (x - NUMBERS) * NUMBERS + tuple(NUMBERS),
+    "a list before the array": lambda x, theta: NUMBERS - NUMBERS * x + NUMBERS @ np.exp(x),
+    "a list in a function": lambda x, theta: np.maximum(x, NUMBERS) + np.dot(NUMBERS, np.exp(x)),
     "power": lambda x, theta: (
         (x + 2.0) ** 1.5 - 2.0**x + 1.0 / (3.0 + x) - (-x) + abs(x) + x // 0.3 + x % 0.3
     ),
@@ -193,7 +199,41 @@ def fails_after_filling(x, theta):
     raise RuntimeError("no such firm")
 
 
+SERIES, TABLE = pd.Series([1.0, 2.0, 3.0]), pd.DataFrame(A)
+RNG = np.random.default_rng(0)
+
+
+def draw_elsewhere():
+    return RNG.normal(size=3)
+
+
+class Noisy:
+    def __init__(self):
+        self.source = np.random.default_rng(0)
+
+    def __call__(self, x, theta):
+        return x + self.source.normal()
+
+
+DRAWS = r"draws random numbers.*vv\.NoisyOperator\(operator, draw\)"
 REFUSED = {
+    "a list beside jax.numpy": (
+        lambda x, theta: jnp.exp(x) - NUMBERS,
+        "computes with a Python list or tuple.* np.asarray",
+    ),
+    "a series": (lambda x, theta: x - SERIES, r"uses the pandas Series `SERIES`.*Use \.to_numpy\(\)"),
+    "a series first": (lambda x, theta: SERIES * x, "uses the pandas Series `SERIES`"),
+    "a series in NumPy style": (lambda x, theta: np.exp(x) - SERIES, "uses the pandas Series `SERIES`"),
+    "a table": (lambda x, theta: TABLE @ x, "uses the pandas DataFrame `TABLE`"),
+    "a series made inside": (lambda x, theta: x - pd.Series(NUMBERS), "uses pandas, and arrays are needed"),
+    "np.random": (lambda x, theta: x - 1.0 + np.random.normal(size=3), DRAWS),  # noqa: NPY002
+    "np.random, one number": (lambda x, theta: x - np.random.normal(), DRAWS),  # noqa: NPY002
+    "np.random in NumPy style": (lambda x, theta: np.exp(x) + np.random.rand(3), DRAWS),  # noqa: NPY002
+    "a generator": (lambda x, theta: x - RNG.normal(size=3), DRAWS),
+    "a generator's method": (functools.partial(lambda x, theta, draw: x * draw(), draw=RNG.normal), DRAWS),
+    "a generator in a function it calls": (lambda x, theta: x - draw_elsewhere(), DRAWS),
+    "a generator in an object": (Noisy(), DRAWS),
+    "the random module": (lambda x, theta: x - random.random(), DRAWS),
     "math.exp": (lambda x, theta: x * math.exp(x[0]), "np.exp for math.exp"),
     "math.exp in NumPy style": (lambda x, theta: np.exp(x) * math.exp(x[0]), "np.exp for math.exp"),
     "if": (lambda x, theta: x if x[0] > 0 else -x, "Use np.where for `if`"),
@@ -220,6 +260,54 @@ def test_what_cannot_be_traced_is_reported_as_the_users_function(function, words
     assert str(caught.value).startswith("operator: your function ")
     assert str(caught.value).endswith(".")
     assert ".." not in str(caught.value)
+
+
+def test_pandas_turned_into_arrays_and_random_numbers_that_repeat_are_accepted():
+    np.testing.assert_allclose(traced_value(lambda x, theta: TABLE.to_numpy() @ x), A @ X)
+    seeded = lambda x, theta: x + np.random.default_rng(0).normal(size=3)
+    np.testing.assert_allclose(traced_value(seeded), seeded(X, THETA))
+    keyed = lambda x, theta: x + jax.random.normal(jax.random.key(0), (3,))
+    assert traced_value(keyed).shape == (3,)
+
+
+def test_a_function_is_traced_anew_and_its_program_found_again():
+    """New numbers, and no new compilation: a program is known by its identity."""
+    shifts = {"by": np.ones(3)}
+
+    def shifted(x, theta):
+        return jax.nn.relu(x) - shifts["by"] * 2.0 + theta[0]
+
+    first = functions.trace("operator", shifted, X, THETA)
+    shifts["by"] = np.zeros(3)
+    second = functions.trace("operator", shifted, X, THETA)
+    assert second.jaxpr is first.jaxpr
+    assert [data.tolist() for data in (*first.data, *second.data)] == [[2.0] * 3, [0.0] * 3]
+    made = [functions.trace("operator", lambda x, theta, c=c: x - c, X, THETA) for c in (A[0], A[1])]
+    assert made[0].jaxpr is made[1].jaxpr
+
+
+OTHER_PROGRAMS = [
+    lambda x, theta: x - theta[0],
+    lambda x, theta: x - theta[1],
+    lambda x, theta: theta[0] - x,
+    lambda x, theta: x - 1.0,
+    lambda x, theta: x - 2.0,
+    lambda x, theta: x - A[0],
+    lambda x, theta: A[0] - x,
+    lambda x, theta: jax.lax.fori_loop(0, 2, lambda i, y: y - 1.0, x),
+    lambda x, theta: jax.lax.fori_loop(0, 2, lambda i, y: y - 2.0, x),
+    lambda x, theta: x.sum(keepdims=True) * jnp.ones(3),
+    lambda x, theta: x.reshape(3, 1).sum(0) * jnp.ones(3),
+    lambda x, theta: jax.nn.relu(x),
+    lambda x, theta: jax.nn.softplus(x),
+]
+
+
+def test_programs_that_differ_are_kept_apart():
+    traced = [functions.trace("operator", function, X, THETA) for function in OTHER_PROGRAMS]
+    again = [functions.trace("operator", function, X, THETA) for function in OTHER_PROGRAMS]
+    assert len({id(program.jaxpr) for program in traced}) == len(OTHER_PROGRAMS)
+    assert [program.jaxpr for program in again] == [program.jaxpr for program in traced]
 
 
 def test_not_a_function():

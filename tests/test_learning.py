@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.optimize import lsq_linear
 
 import viceversa as vv
 from unchecked import refused
@@ -25,6 +26,21 @@ WRONG_DATA = {
     "rank": (([[1.0, 1.0], [2.0, 2.0]], [1.0, 2.0], BOX2), {}, "A has rank 1 but θ has 2 components"),
     "too few rows": (([[1.0, 1.0]], [1.0], BOX2), {}, "A has rank 1 but θ has 2 components"),
     "zeros": (([[0.0]], [1.0], BOX1), {}, "A has rank 0"),
+    "a zero column": (
+        (np.outer(np.arange(4.0), [1.0, 0.0]), np.ones(4), BOX2),
+        {},
+        "A has rank 1 but θ has 2 components (column 1 of A is 0 in every row)",
+    ),
+    "dependent columns in bad units": (
+        (np.column_stack([np.ones(9), np.arange(9) * 1e7, np.arange(9) * 3e-8]), np.ones(9), vv.Free(3)),
+        {},
+        "A has rank 2 but θ has 3 components (columns 1, 2 of A (from 0) depend on each other linearly)",
+    ),
+    "almost dependent columns": (
+        (np.column_stack([np.arange(9.0), np.arange(9) * 1e6 + 1e-3 * np.eye(9)[4]]), np.ones(9), BOX2),
+        {},
+        "columns 0, 1 of A (from 0) depend on each other almost linearly (condition number ",
+    ),
     "negative weights": (
         ([[1.0]], [1.0], BOX1),
         {"weights": [-1.0]},
@@ -189,3 +205,189 @@ def test_learners_reach_the_constrained_answer(learner):
         for _ in range(200):
             state = learner.step(learning, state)
     np.testing.assert_allclose(learner.theta(state), [5.0, 1.0], atol=1e-12)
+
+
+UNITS = [1e-6, 1e-3, 1.0, 1e3, 1e6, 1e7, 1e8]
+
+
+def _demand(unit: float, noise: float = 0.0):
+    """Rows (1, −Q) and prices 10 − Q/unit + noise, with the answer found on columns of one size."""
+    q = np.linspace(2.0, 9.0, 20)
+    price = 10.0 - q + noise * np.cos(np.arange(20.0))
+    rows = np.column_stack([np.ones(20), -q])
+    return rows * [1.0, unit], price, np.linalg.lstsq(rows, price, rcond=None)[0] / [1.0, unit]
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.5])
+@pytest.mark.parametrize("unit", UNITS)
+def test_least_squares_is_learned_to_all_digits_in_any_units(unit, noise):
+    """Exactly the components of a regression on scaled columns; with AᵀA or with ‖r‖ in the units of L they are not."""
+    A, price, expected = _demand(unit, noise)
+    learning = vv.LeastSquares(A, price, set=vv.Free(2))
+    problem = vv.MisspecifiedVI(lambda x, t: x - t[0], vv.Box(0.0, 50.0, shape=1), learning=learning)
+    found = vv.solve(problem, max_iter=50)
+    np.testing.assert_allclose(found.theta, expected, rtol=1e-10)
+    np.testing.assert_allclose(found.x, expected[0], rtol=1e-8)
+    np.testing.assert_allclose(learning.unconstrained_minimum(), expected, rtol=1e-12)
+
+
+def test_the_market_is_learned_in_any_units_of_quantity():
+    found = {}
+    for unit in (1e-3, 1.0, 1e3, 1e6):
+        q = np.linspace(2.0, 9.0, 20)
+        market = vv.cournot((np.array([1.0, 1.0]) / unit, [1.0, 2.0]), 5.0 * unit, (10.0 - q, q * unit))
+        solution = vv.solve(market)
+        assert solution.status == vv.Status.solved
+        assert solution.nit <= 20
+        found[unit] = solution.x.ravel() / unit
+    for x in found.values():
+        np.testing.assert_allclose(x, [2.375, 1.875], atol=1e-7)
+
+
+NEWTON = vv.NewtonLearner()
+NEWTON_STEP = jax.jit(lambda learning, state: NEWTON.step(learning, state))
+
+
+def _steps_until(learning, expected, start, rtol=1e-9, at_most=60):
+    """Newton steps until θ has `expected`, relative to each component's own size in it."""
+    with vv.precision.double():
+        state = NEWTON.init(learning, learning.set.project(jax.numpy.asarray(start)))
+        for k in range(1, at_most + 1):
+            state = NEWTON_STEP(learning, state)
+            if (np.abs(np.asarray(state.theta) - expected) <= rtol * np.abs(expected)).all():
+                return k
+    return np.inf
+
+
+@pytest.mark.parametrize("unit", UNITS)
+def test_one_newton_step_is_exact_where_bounds_do_not_bind(unit):
+    A, price, expected = _demand(unit, noise=0.5)
+    for learning in (
+        vv.LeastSquares(A, price, set=vv.Free(2)),
+        vv.LeastSquares(A, price, set=vv.Box(0.25 * expected, 4.0 * expected)),
+    ):
+        for start in (np.zeros(2), 4.0 * expected, [0.0, 1e9]):
+            assert _steps_until(learning, expected, start, rtol=1e-12) == 1
+
+
+@pytest.mark.parametrize(
+    ("n", "shared", "at_most"), [(2, 0.9, 4), (6, 0.0, 5), (6, 0.9, 10), (20, 0.9, 20), (310, 0.0, 20)]
+)
+@pytest.mark.parametrize("units", ["one", "many"])
+def test_bounds_that_bind_are_found_in_a_few_steps_in_any_units(n, shared, at_most, units):
+    """Against the active-set method of Stark and Parker, on columns of one size; also from the farthest corner."""
+    for seed in range(5 if n < 100 else 1):
+        rng = np.random.default_rng(seed)
+        A = np.sqrt(1.0 - shared) * rng.normal(size=(3 * n, n)) + np.sqrt(shared) * rng.normal(
+            size=(3 * n, 1)
+        )
+        b, low = rng.normal(size=3 * n) * 3.0, rng.uniform(-0.3, -0.1, n)
+        high = low + rng.uniform(0.05, 0.5, n)
+        size = 10.0 ** rng.uniform(-6.0, 8.0, n) if units == "many" else np.ones(n)
+        reference = lsq_linear(A, b, (low, high), tol=1e-15, method="bvls")
+        assert reference.active_mask.any()
+        learning = vv.LeastSquares(A * size, b, set=vv.Box(low / size, high / size))
+        for start in (np.zeros(n), np.where(reference.x > (low + high) / 2, low, high) / size):
+            assert _steps_until(learning, reference.x / size, start, rtol=1e-7) <= at_most
+
+
+def test_the_newton_learner_takes_any_operator_in_bad_units():
+    """H affine without its least squares being known, nonlinear, and not a gradient; bounds bind."""
+    size, target = np.array([1.0, 1e-6, 1e5]), np.array([3.0, 0.5, 2.0])
+    M = np.array([[2.0, 1.0, 0.5], [1.0, 2.0, 0.3], [0.5, 0.3, 1.0]])
+    skew = np.array([[0.0, 1.0, 0.0], [-1.0, 0.0, 0.4], [0.0, -0.4, 0.0]])
+    box = vv.Box(np.zeros(3), np.array([1.0, 1.0, 3.0]) * size)
+    for H in (
+        lambda t: M @ (t / size - target) / size,
+        lambda t: (M @ (t / size - target) + (t / size) ** 3) / size,
+        lambda t: (M + skew) @ (t / size - target) / size,
+    ):
+        learning = vv.SecondaryVI(H, set=box)
+        answer = np.full(3, 0.5)
+        for _ in range(20_000):  # a naive twin: projected steps in good units
+            answer = np.clip(answer - 0.02 * H(answer * size) * size, 0.0, [1.0, 1.0, 3.0])
+        assert ((answer == 1.0) | (answer == 0.0)).any()
+        assert _steps_until(learning, answer * size, np.zeros(3), rtol=1e-9) <= 12
+
+
+@pytest.mark.parametrize("unit", [1e-6, 1.0, 1e7, 1e12])
+def test_full_rank_is_not_a_matter_of_units(unit):
+    q = np.linspace(1.0, 2.0, 30)
+    A = np.column_stack([np.ones(30), q * unit])
+    learning = vv.LeastSquares(A, 3.0 + 2.0 * q, set=vv.Free(2))
+    np.testing.assert_allclose(learning.unconstrained_minimum(), [3.0, 2.0 / unit], rtol=1e-12)
+    # The eigenvalues of a 2×2 matrix from its determinant and trace, without cancellation.
+    determinant = 30.0 * unit**2 * np.sum((q - q.mean()) ** 2)
+    trace = 30.0 + unit**2 * np.sum(q**2)
+    largest = trace / 2 * (1.0 + np.sqrt(1.0 - 4.0 * determinant / trace**2))
+    np.testing.assert_allclose([learning.mu, learning.lipschitz], [determinant / largest, largest], rtol=1e-9)
+
+
+@given(
+    seed=st.integers(0, 10**6),
+    n_theta=st.integers(1, 12),
+    n_more=st.integers(0, 2000),
+    ridge=st.sampled_from([0.0, 0.7]),
+    near=st.booleans(),
+)
+@settings(max_examples=60)
+def test_rounding_bounds_the_error_of_H(seed, n_theta, n_more, ridge, near):
+    """H of the stored factor and H of the rows themselves, both in long double, against H as computed."""
+    rng = np.random.default_rng(seed)
+    size = 10.0 ** rng.uniform(-4.0, 4.0, n_theta)
+    A = rng.normal(size=(n_theta + n_more, n_theta)) + rng.normal(size=n_theta) * 3.0
+    A, b = A * size, rng.normal(size=n_theta + n_more) * 10.0 ** rng.uniform(-3.0, 3.0)
+    weights = rng.uniform(0.1, 2.0, b.size)
+    learning = vv.LeastSquares(A, b, set=vv.Free((n_theta,)), weights=weights, ridge=ridge)
+    theta = learning.minimum if near else rng.normal(size=n_theta) / size
+    with vv.precision.double():
+        computed = np.asarray(jax.jit(lambda given, t: given.operator(t))(learning, theta)).astype(
+            np.longdouble
+        )
+        bound = float(jax.jit(lambda given, t: given.rounding(t))(learning, theta))
+    wide = [
+        np.asarray(v).astype(np.longdouble) for v in (learning.factor, learning.target, A, b, weights, theta)
+    ]
+    R, z, A_wide, b_wide, w, t = wide
+    by_factor = R.T @ (R @ t - z) + learning.ridge * t
+    by_rows = A_wide.T @ (w * (A_wide @ t - b_wide)) + learning.ridge * t
+    for exact in (by_factor, by_rows):
+        assert float(np.sqrt(np.sum((computed - exact) ** 2))) <= bound
+    assert (
+        0.0
+        < bound
+        < 1e-10
+        * (n_theta + 10)
+        * float(np.abs(A_wide).T.sum() ** 2 + 1)
+        * (1.0 + np.abs(theta).max() + np.abs(b).max())
+    )
+
+
+def test_rounding_is_nothing_where_it_is_not_known():
+    with vv.precision.double():
+        assert float(SKEW.rounding(np.ones(2))) == 0.0
+        assert float(SKEW.scaled_error_bound(np.ones(2))) == np.inf
+        in_a_ball = vv.LeastSquares(np.eye(2), [7.0, 1.0], set=vv.Ball(np.zeros(2), 1.0))
+        assert float(in_a_ball.scaled_error_bound(np.zeros(2))) == np.inf
+
+
+@pytest.mark.parametrize("unit", UNITS)
+def test_the_scaled_error_bound_is_one_and_small_at_the_answer(unit):
+    """Above the real error at any θ, and within 1e-9 of θ's size at the answer, whatever the units."""
+    A, price, free = _demand(unit, noise=0.5)
+    rng = np.random.default_rng(0)
+    for theta_set in (
+        vv.Free(2),
+        vv.Box(0.0 * free, free * [0.9, 2.0]),
+        vv.Box(free * [0.5, 1.1], free * 2.0),
+    ):
+        learning = vv.LeastSquares(A, price, set=theta_set)
+        bounds = (-np.inf, np.inf) if isinstance(theta_set, vv.Free) else (theta_set.lower, theta_set.upper)
+        bounds = tuple(np.asarray(bound) * [1.0, unit] for bound in bounds)
+        answer = lsq_linear(A / [1.0, unit], price, bounds, tol=1e-15, method="bvls").x / [1.0, unit]
+        with vv.precision.double():
+            bound = jax.jit(lambda t, given=learning: given.scaled_error_bound(t))
+            for spread in (1.0, 1e-3, 1e-8):
+                theta = np.asarray(theta_set.project(answer * (1.0 + spread * rng.normal(size=2))))
+                assert np.linalg.norm(theta - answer) <= float(bound(theta)) + 1e-14 * np.linalg.norm(answer)
+            assert 0.0 < float(bound(answer)) <= 1e-9 * np.linalg.norm(answer)

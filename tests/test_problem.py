@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import functools
+
+import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -56,6 +60,11 @@ WRONG_OUTPUT = {
     "truth values": ("operator", lambda x, t: x > 0, "operator: returns bool numbers"),
     "complex": ("operator", lambda x, t: x * 1j, "operator: returns complex128 numbers"),
     "a tuple": ("operator", lambda x, t: (x, x), "operator: returns tuple; one array of x's shape (2,)"),
+    "a list": (
+        "operator",
+        lambda x, t: [x[0], x[1]],
+        "operator: returns list; one array of x's shape (2,) is needed. Join its parts with np.stack",
+    ),
     "nothing": ("operator", lambda x, t: None, "operator: returns NoneType"),
     "raises": (
         "operator",
@@ -196,6 +205,54 @@ def test_with_known_is_the_plain_problem():
     with refused("theta has shape (2,)"):
         build(learning=learning).with_known([1.0, 2.0])
     assert vv.certify(plain, [0.25, 0.25]).holds
+
+
+class Shifted(eqx.Module):
+    aim: np.ndarray
+
+    def __call__(self, x, theta):
+        return x - self.aim
+
+
+AIM, LEVEL = np.array([0.25, 0.5]), np.array(0.5)
+
+
+@pytest.mark.parametrize(
+    ("made", "data"),
+    [
+        (lambda: lambda x, t: x - AIM, AIM),
+        (lambda: lambda x, t: x - np.exp(0 * x) * AIM, AIM),
+        (lambda: jax.jit(lambda x, t: x - AIM), AIM),
+        (lambda: lambda x, t: x - LEVEL, LEVEL),
+        (lambda: Shifted(AIM), AIM),
+        (lambda: functools.partial(lambda x, t, aim: x - aim, aim=AIM), AIM),
+    ],
+    ids=["captured", "NumPy style", "jitted", "a single number", "module", "partial"],
+)
+def test_data_that_change_afterwards_change_the_next_problem_and_not_this_one(made, data):
+    before = data.copy()
+    function = made()
+    problem = build(operator=function)
+    first = vv.solve(problem)
+    data *= 0.5
+    try:
+        again, later = vv.solve(problem), build(operator=function)
+        assert again.success
+        np.testing.assert_allclose(again.x, first.x, rtol=1e-12)
+        assert vv.certify(problem, first.x).holds
+        if not isinstance(function, eqx.Module):
+            np.testing.assert_allclose(vv.solve(later).x, 0.5 * first.x, rtol=1e-9)
+    finally:
+        data[...] = before
+    np.testing.assert_allclose(first.x, np.broadcast_to(before, 2), rtol=1e-9)
+
+
+def test_jax_arrays_and_modules_without_numpy_arrays_are_not_copied():
+    with vv.precision.double():
+        aim = jnp.asarray(AIM)
+    module = Shifted(aim)
+    assert build(operator=module).operator is module
+    assert np.shares_memory(build(operator=lambda x, t: x - aim).operator.data[0], np.asarray(aim))
 
 
 def test_a_problem_is_frozen():

@@ -1,10 +1,10 @@
-"""What every method is for: problem, constraints, learning, assumptions, oracle, rate, reference, as one table."""
+"""What every method is for: problem, constraints, learning, assumptions, oracle, rate, reference; schemes and learners too."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-from viceversa import methods
+from viceversa import learners, methods, schemes
 from viceversa.methods.base import Method, OracleCounts
 
 
@@ -135,6 +135,13 @@ def method_classes() -> dict[str, type[Method]]:
     return {kind.__name__: kind for kind in classes}
 
 
+def second_names() -> dict[str, type[Method]]:
+    """Methods by the names they have beside their own."""
+    own = method_classes()
+    found = {name: getattr(methods, name) for name in methods.__all__ if name not in own}
+    return {name: kind for name, kind in found.items() if kind in own.values()}
+
+
 def methods_table() -> list[MethodRow]:
     """The table of methods, one row each, in the order of a reader: the paper's first.
 
@@ -157,6 +164,43 @@ def methods_table() -> list[MethodRow]:
             reference=classes[name].reference,
         )
         for name, entry in _ENTRIES.items()
+    ]
+
+
+class RuleRow(NamedTuple):
+    """A scheme (how x, λ and θ move together) or a learner (how θ moves)."""
+
+    name: str
+    kind: str
+    words: str
+    reference: str
+
+
+_SCHEMES = {
+    "SemismoothNewton": "the default: first order until close, Newton until done",
+    "Simultaneous": "one step of a method at θ_k, then one step of a learner",
+    "Sequential": "learn θ to `learn_tol`, then run a method at that θ",
+    "Oracle": "a method at the true θ from the first step on, for comparisons",
+}
+_LEARNERS = {
+    "ProjectedGradient": "one projected step along −H(θ)",
+    "ExtragradientLearner": "a projected step to look ahead and one from there; for H nearly skew",
+    "NewtonLearner": "a Newton step on the natural map of H, or a projected step where that does not help",
+    "PrimalDualLearner": "one primal–dual step on a saddle point, for `vv.SaddleLearning`",
+    "StochasticGradient": "one projected step along samples of −H(θ), for `vv.SampledLearning`",
+}
+_OWN_SOURCE = {
+    "Simultaneous": "dey2026misspecified, Alg. 1"
+}  # a scheme of any method; the order is the paper's
+
+
+def rules_table() -> list[RuleRow]:
+    """The schemes and the learners, the default scheme first."""
+    rows = [(name, "scheme", words, getattr(schemes, name)) for name, words in _SCHEMES.items()]
+    rows += [(name, "learner", words, getattr(learners, name)) for name, words in _LEARNERS.items()]
+    return [
+        RuleRow(name, kind, words, getattr(rule, "reference", _OWN_SOURCE.get(name, "")))
+        for name, kind, words, rule in rows
     ]
 
 

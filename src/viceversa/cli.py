@@ -1,15 +1,14 @@
-"""The command line: `viceversa reproduce | list | cite`."""
+"""The command line: `viceversa reproduce | list | cite`, also as `python -m viceversa`."""
 
 from __future__ import annotations
 
-import inspect
 import os
 import re
 import sys
 from enum import StrEnum
 from importlib import resources
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, NoReturn
 
 try:
     import typer
@@ -78,6 +77,24 @@ def _use_compilation_cache() -> None:
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.3)
 
 
+def _show_version(asked: bool) -> bool:
+    if asked:
+        import viceversa
+
+        print(f"viceversa {viceversa.__version__}")
+        raise typer.Exit
+    return False
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    pass
+
+
 @app.command()
 def reproduce(
     quick: Annotated[
@@ -127,59 +144,64 @@ def reproduce(
 
 @app.command("list")
 def list_everything() -> None:
-    """The methods and the gallery's instances, each with what it needs and where it comes from."""
+    """The methods, schemes, learners and the gallery's instances, each with what it needs and where it comes from."""
     from viceversa import gallery
+    from viceversa.catalogue import methods_table, rules_table, second_names
 
+    names = {row.name: [row.name] for row in methods_table()}
+    for name, kind in second_names().items():
+        names[kind.__name__].append(name)
     methods = [
-        (name, _first_line(method), _oracles(method), getattr(method, "reference", ""))
-        for name, method in _methods().items()
+        ("\n= ".join(names[row.name]), row.primary, row.assumptions, row.rate, row.oracle, row.reference)
+        for row in methods_table()
     ]
     instances = [(entry.name, entry.size, entry.properties, entry.source) for entry in gallery.instances()]
-    _print_table("Methods", ("name", "what it is", "per iteration", "reference"), methods)
+    columns = ("name", "solves", "assumes", "rate", "per iteration", "reference")
+    _print_table("Methods: vv.solve(problem, vv.NAME(...))", columns, methods)
+    _print_table(
+        "Schemes and learners",
+        ("name", "kind", "what it is", "reference"),
+        [tuple(row) for row in rules_table()],
+    )
     _print_table("Gallery (vv.gallery.NAME())", ("name", "size", "properties", "source"), instances)
 
 
 @app.command()
 def cite(
     name: Annotated[
-        str, typer.Argument(help="A method, a gallery instance, or a key such as dey2026misspecified.")
+        str,
+        typer.Argument(
+            help="A method, scheme or learner, a gallery instance, or a key such as dey2026misspecified."
+        ),
     ],
 ) -> None:
-    """Print BibTeX for a method, an instance or a key (`viceversa list` shows the names)."""
+    """Print BibTeX for a method, a scheme, a learner, an instance or a key (`viceversa list` shows the names)."""
     from viceversa import gallery
 
     entries = _bibliography()
     references = {
-        **{method: getattr(kind, "reference", "") for method, kind in _methods().items()},
+        **_references(),
         **{entry.name: entry.source for entry in gallery.instances()},
         **{key: key for key in entries},
     }
     match = {known.lower(): known for known in references}.get(name.lower())
     if match is None:
-        raise InputError(f"cite: {name!r} is no method, instance or key. `viceversa list` shows the names.")
+        raise InputError(
+            f"cite: {name!r} is no method, scheme, learner, instance or key. `viceversa list` shows the names."
+        )
     keys = [key for key in entries if re.search(rf"\b{re.escape(key)}\b", references[match])]
     if not keys:
-        raise InputError(
-            f"cite: {match} has no entry in the bibliography; its source is {references[match] or 'unnamed'!r}."
-        )
+        source = f"its source is {references[match]!r}" if references[match] else "it names no source"
+        raise InputError(f"cite: {match} has no entry in the bibliography; {source}.")
     print("\n\n".join(entries[key] for key in keys))
 
 
-def _methods() -> dict[str, Any]:
-    """Public methods by name, without their second names."""
-    import viceversa
-    from viceversa.methods.base import Method
+def _references() -> dict[str, str]:
+    """What every method, scheme and learner cites, by each of its names."""
+    from viceversa.catalogue import methods_table, rules_table, second_names
 
-    kinds = {
-        name: kind
-        for name, kind in vars(viceversa).items()
-        if inspect.isclass(kind) and issubclass(kind, Method)
-    }
-    return {
-        name: kinds[name]
-        for name in sorted(kinds)
-        if kinds[name].__name__ == name and kinds[name] is not Method
-    }
+    own = {row.name: row.reference for row in (*methods_table(), *rules_table())}
+    return {**own, **{name: kind.reference for name, kind in second_names().items()}}
 
 
 def _bibliography() -> dict[str, str]:
@@ -188,20 +210,6 @@ def _bibliography() -> dict[str, str]:
     entries = re.findall(r"^@\w+\{(?P<key>[^,]+),.*?^\}", text, flags=re.MULTILINE | re.DOTALL)
     whole = re.findall(r"^@\w+\{.*?^\}", text, flags=re.MULTILINE | re.DOTALL)
     return dict(zip(entries, whole, strict=True))
-
-
-def _first_line(thing: Any) -> str:
-    return (inspect.getdoc(thing) or "").split("\n")[0].strip()
-
-
-def _oracles(method: Any) -> str:
-    """How often a step asks each oracle; a method around another declares nothing of its own."""
-    from viceversa.methods.base import OracleCounts
-
-    counts = getattr(method, "step_counts", None)
-    if not isinstance(counts, OracleCounts):
-        return ""
-    return ", ".join(f"{n} {name}" for name, n in counts._asdict().items() if n)
 
 
 def _print_table(title: str, columns: tuple[str, ...], rows: list[tuple[str, ...]]) -> None:

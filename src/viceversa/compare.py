@@ -110,6 +110,7 @@ def compare(
         >>> vv.compare(problem, method=vv.Extragradient(0.3), evaluations=60).schemes
         ['joint', 'sequential', 'oracle']
     """
+    _check_given(problem, method, learner, schemes)
     method = AdaptiveAugmentedLagrangian() if method is None else method
     if learner is None:
         learner = ProjectedGradient(method.learning_rate) if method.learner is None else method.learner
@@ -130,6 +131,35 @@ def compare(
                 problem, name, scheme, starts, truth, x_star, float(learning_cost), float(evaluations), seed
             )
     return Comparison(rows=rows, learning_cost=float(learning_cost), theta_true=truth)
+
+
+def _check_given(problem: Any, method: Any, learner: Any, schemes: Any) -> None:
+    """The arguments that are easily mistaken for others, each answered in a sentence."""
+    if not isinstance(problem, MisspecifiedVI):
+        inner = isinstance(getattr(problem, "problem", None), MisspecifiedVI)
+        advice = f" Pass {type(problem).__name__.lower()}.problem." if inner else ""
+        raise InputError(
+            f"compare: problem is {type(problem).__name__}; a vv.MisspecifiedVI is needed.{advice}"
+        )
+    for name, value, kind, example in (
+        ("method", method, Method, "vv.Extragradient(step_size=...)"),
+        ("learner", learner, Learner, "vv.ProjectedGradient()"),
+    ):
+        if value is None or isinstance(value, kind):
+            continue
+        given, advice = type(value).__name__, ""
+        if isinstance(value, type):
+            given, advice = f"the class {value.__name__}", f" Make an instance: vv.{value.__name__}(...)."
+        elif isinstance(value, (list, tuple)):
+            advice = f" Call compare once for each {name}."
+        elif isinstance(value, Scheme):
+            advice = " Pass a scheme in `schemes`, beside the others."
+        raise InputError(f"compare: {name} is {given}; one {name} such as {example} is needed.{advice}")
+    if isinstance(schemes, (str, Scheme)) or not isinstance(schemes, Sequence):
+        given = repr(schemes) if isinstance(schemes, str) else type(schemes).__name__
+        raise InputError(
+            f"compare: schemes is {given}; a list is needed, such as ['joint', 'sequential', 'oracle']."
+        )
 
 
 def _scheme(

@@ -4,12 +4,18 @@ Three kinds of function are accepted for F(x, θ) and f(x, θ):
 * an Equinox module with `__call__` (its arrays are arguments of the compiled program already);
 * a plain function in JAX or NumPy style: traced to a program whose captured arrays become arguments;
 * a `Callback`: Python that JAX cannot trace (a simulator), which runs in a host loop.
+
+The arrays are copied: what happens to the user's own afterwards changes no problem that is built (a callback excepted, which
+is the user's Python itself). A function is traced anew for every problem, so that a new problem has new numbers.
 """
 
 from __future__ import annotations
 
+import random
+import types
 import warnings
-from collections.abc import Callable
+import weakref
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -24,7 +30,7 @@ from jaxtyping import Array, PyTree
 
 from viceversa import precision
 from viceversa.errors import InputError, PrecisionWarning, UserFunctionError
-from viceversa.numpy_style import NumpyStyle, in_numpy_style
+from viceversa.numpy_style import NumpyStyle, attributes_in, captured, in_numpy_style
 
 _NUMPY_NEEDED = (jax.errors.TracerArrayConversionError,)
 _NUMPY_SIGNS = (
@@ -32,11 +38,16 @@ _NUMPY_SIGNS = (
     "non-tuple sequence for multidimensional indexing",
     "setting an array element with a sequence",
 )
+_LIST_SIGNS = ("'list'", "'tuple'")
 _CONTROL_FLOW = (
     jax.errors.TracerBoolConversionError,
     jax.errors.TracerIntegerConversionError,
     jax.errors.ConcretizationTypeError,
 )
+_JITTED = type(jax.jit(lambda: 0))
+_MOST_PROGRAMS = 1024
+# Parameters of a derivative rule that compare.
+_COMPARABLE = (jax_core.ClosedJaxpr, jax_core.Jaxpr, tuple, list, int, str, type(None))
 
 
 class Program(eqx.Module):
@@ -155,16 +166,34 @@ def trace_with_output(name: str, function: Any, *likes: PyTree) -> Traced:
         key = _structure(function, avals)
         known = _known_outputs.get(key)
         if known is not None:
-            return Traced(function, known)
+            return Traced(_with_own_data(function), known)
         closed, out_tree, is_jax_style = _trace_either_style(name, function, avals)
         output = jax.tree.unflatten(out_tree, closed.out_avals)
         if is_jax_style and isinstance(function, (eqx.Module, jax.tree_util.Partial)):
             if key is not None:
                 _known_outputs[key] = output
-            return Traced(function, output)
-        data = [np.asarray(const) for const in closed.consts]
+            return Traced(_with_own_data(function), output)
+        data = [_own(const) for const in closed.consts]
     _warn_about_single_precision(name, data)
-    return Traced(Program(data=data, jaxpr=closed.jaxpr, out_tree=out_tree, name=name), output)
+    program = Program(data=data, jaxpr=_known_program(function, closed.jaxpr), out_tree=out_tree, name=name)
+    return Traced(program, output)
+
+
+def _own(array: Any) -> np.ndarray:
+    """An array that nobody else can change."""
+    if isinstance(array, jax.Array):
+        return np.asarray(array)
+    return precision.float64_copy(array) if array.dtype == np.float64 else np.array(array, subok=False)
+
+
+def _with_own_data(module: Any) -> Any:
+    """A user's module with its NumPy arrays copied; those of this package hold copies already."""
+    if type(module).__module__.startswith("viceversa."):
+        return module
+    leaves, tree = jax.tree.flatten(module)
+    if not any(isinstance(leaf, np.ndarray) for leaf in leaves):
+        return module
+    return jax.tree.unflatten(tree, [_own(leaf) if isinstance(leaf, np.ndarray) else leaf for leaf in leaves])
 
 
 def _named(name: str, callback: Callback) -> Callback:
@@ -238,14 +267,57 @@ def _trace_either_style(
 ) -> tuple[jax_core.ClosedJaxpr, Any, bool]:
     """Trace as JAX first; if that fails, trace with stand-ins that answer to NumPy."""
     try:
-        return *_make_jaxpr(function, avals), True
+        traced = *_make_jaxpr(function, avals), True
     except Exception as error:
         as_jax = error
+    else:
+        _refuse_random_numbers(name, function, avals, function, traced[0])
+        return traced
     try:
-        return *_make_jaxpr(in_numpy_style(function), avals), False
+        styled = in_numpy_style(function)
+        traced = *_make_jaxpr(styled, avals), False
     except Exception as error:
-        cause = error if _is_about_numpy(as_jax) else as_jax
+        # Where it calls jax.numpy too, the list is what stands in its way.
+        in_both = NumpyStyle.__name__ in str(error)
+        about_numpy = _is_about_numpy(as_jax) or (_is_about_a_list(as_jax) and not in_both)
+        cause = error if about_numpy else as_jax
         raise _raised(name, function, avals, cause) from cause
+    _refuse_random_numbers(name, function, avals, styled, traced[0])
+    return traced
+
+
+def _refuse_random_numbers(
+    name: str, function: Callable, avals: tuple, traceable: Callable, closed: jax_core.ClosedJaxpr
+) -> None:
+    """A function that can draw random numbers is traced a second time: other numbers would be fixed by then."""
+    if not _may_draw(function):
+        return
+    again, _ = _make_jaxpr(traceable, avals)
+    first, second = (
+        [np.asarray(number).tobytes() for number in (*each.consts, *(v.val for v in _literals(each.jaxpr)))]
+        for each in (closed, again)
+    )
+    if first != second:
+        raise UserFunctionError(
+            f"{name}: your function {_called(function, avals)} draws random numbers, and would go on with those of its "
+            "first call. Draw them before the problem is built, or pass vv.NoisyOperator(operator, draw) with the mean "
+            "and a function draw(x, theta, key) that takes its randomness from a JAX key."
+        )
+
+
+_GENERATORS = (np.random.Generator, np.random.RandomState, random.Random)
+_RANDOM_MODULES = (np.random, random)
+
+
+def _may_draw(function: Callable) -> bool:
+    """Whether a source of random numbers is in sight of a Python function."""
+    if "random" in attributes_in(function):
+        return True
+    for value in captured(function).values():
+        owner = value.__self__ if isinstance(value, (types.BuiltinMethodType, types.MethodType)) else value
+        if isinstance(owner, _GENERATORS) or any(owner is module for module in _RANDOM_MODULES):
+            return True
+    return False
 
 
 def _is_about_numpy(error: Exception) -> bool:
@@ -253,17 +325,114 @@ def _is_about_numpy(error: Exception) -> bool:
     return isinstance(error, _NUMPY_NEEDED) or any(sign in str(error) for sign in _NUMPY_SIGNS)
 
 
+def _is_about_a_list(error: Exception) -> bool:
+    """Whether JAX refused a Python list, which NumPy takes for an array."""
+    return isinstance(error, TypeError) and any(sign in str(error) for sign in _LIST_SIGNS)
+
+
 def _make_jaxpr(function: Callable, avals: tuple) -> tuple[jax_core.ClosedJaxpr, Any]:
-    closed, shape = jax.make_jaxpr(function, return_shape=True)(*avals)
+    # JAX remembers what it traced: a new function makes it look at the numbers of today, and a jitted one is looked into.
+    inner: Any = getattr(function, "__wrapped__") if isinstance(function, _JITTED) else function  # noqa: B009
+    closed, shape = jax.make_jaxpr(lambda *args: inner(*args), return_shape=True)(*avals)
     return closed, jax.tree.structure(shape)
+
+
+class _Known(NamedTuple):
+    """A program, and the function it came from where that is needed to tell it from others."""
+
+    jaxpr: Any
+    function: Callable[[], Any]
+
+
+_known_programs: dict[Any, _Known] = {}
+
+
+def _known_program(function: Any, jaxpr: Any) -> Any:
+    """The same program as traced before, if there is one: what is compiled for a program is found by its identity."""
+    rules: list[Any] = []
+    try:
+        key = (_outline(jaxpr, rules), id(function) if rules else None)
+        known = _known_programs.get(key)
+        if known is not None and (not rules or known.function() is function):
+            return known.jaxpr
+        origin = weakref.ref(function) if rules else lambda: None
+    except TypeError:  # something in it cannot be compared
+        return jaxpr
+    for literal in _literals(jaxpr):
+        if isinstance(literal.val, np.ndarray):
+            literal.val = literal.val.copy()  # it may be the user's own
+    while len(_known_programs) >= _MOST_PROGRAMS:
+        _known_programs.pop(next(iter(_known_programs)))
+    _known_programs[key] = _Known(jaxpr, origin)
+    return jaxpr
+
+
+def _outline(jaxpr: Any, rules: list[Any]) -> tuple:
+    """All of a program but the names of its variables; derivative rules, which do not compare, go to `rules`."""
+    number: dict[Any, int] = {}
+
+    def seen(variable: Any) -> Any:
+        if not isinstance(variable, jax_core.Literal):
+            return number.setdefault(variable, len(number))
+        value = np.asarray(variable.val)
+        return value.tobytes(), variable.aval
+
+    def parameter(value: Any) -> Any:
+        if isinstance(value, jax_core.ClosedJaxpr):
+            return value if value.consts else _outline(value.jaxpr, rules)
+        if isinstance(value, jax_core.Jaxpr):
+            return _outline(value, rules)
+        if isinstance(value, (tuple, list)):
+            return type(value), tuple(parameter(part) for part in value)
+        return type(value), value  # 1, 1.0 and True are equal, but not the same
+
+    def parameters(equation: Any) -> tuple:
+        found = []
+        for key in sorted(equation.params):
+            value = equation.params[key]
+            is_rule = equation.primitive.name.startswith("custom_") and not isinstance(value, _COMPARABLE)
+            if is_rule:
+                rules.append(value)
+            found.append((key, type(value) if is_rule else parameter(value)))
+        return tuple(found)
+
+    given = (*jaxpr.constvars, *jaxpr.invars)
+    return (
+        len(jaxpr.constvars),
+        tuple([(seen(variable), variable.aval) for variable in given]),
+        tuple(
+            [
+                (
+                    equation.primitive,
+                    tuple(map(seen, equation.invars)),
+                    tuple([(seen(variable), variable.aval) for variable in equation.outvars]),
+                    parameters(equation),
+                )
+                for equation in jaxpr.eqns
+            ]
+        ),
+        tuple(map(seen, jaxpr.outvars)),
+    )
+
+
+def _literals(jaxpr: Any) -> Iterator[Any]:
+    """The single numbers written into a program."""
+    for variables in (*(equation.invars for equation in jaxpr.eqns), jaxpr.outvars):
+        yield from (each for each in variables if isinstance(each, jax_core.Literal))
+    for equation in jaxpr.eqns:
+        for inner in jax_core.jaxprs_in_params(equation.params):
+            yield from _literals(inner)
 
 
 def _raised(name: str, function: Callable, args: tuple, error: Exception) -> UserFunctionError:
     if isinstance(error, UserFunctionError):
         return error
-    given = ", ".join(_describe(arg) for arg in args)
-    called = getattr(function, "__name__", type(function).__name__)
-    if isinstance(error, _NUMPY_NEEDED):
+    in_pandas = _from_pandas(function) if _may_be_about_pandas(error) else None
+    if in_pandas is not None:
+        why = f"uses {in_pandas}, and arrays are needed. Use .to_numpy() before the problem is built"
+    elif _is_about_a_list(error):
+        why = "computes with a Python list or tuple where an array is needed. Make it one with np.asarray"
+    elif isinstance(error, _NUMPY_NEEDED):
         why = (
             "needs the numbers themselves, which do not exist while the function is being compiled. "
             "Use numpy or jax.numpy functions on whole arrays, or pass it through vv.callback_operator / "
@@ -280,7 +449,31 @@ def _raised(name: str, function: Callable, args: tuple, error: Exception) -> Use
     else:
         first_line = str(error).splitlines()[0].rstrip(".") if str(error) else "no message"
         why = f"raised {type(error).__name__}: {first_line}"
-    return UserFunctionError(f"{name}: your function {called}({given}) {why}.")
+    return UserFunctionError(f"{name}: your function {_called(function, args)} {why}.")
+
+
+def _called(function: Callable, args: tuple) -> str:
+    given = ", ".join(_describe(arg) for arg in args)
+    return f"{getattr(function, '__name__', type(function).__name__)}({given})"
+
+
+def _may_be_about_pandas(error: Exception) -> bool:
+    """Whether an object of pandas could have been in the way: it is no operand for JAX, and NumPy cannot look inside."""
+    return isinstance(error, TypeError) or _is_about_numpy(error) or _is_of_pandas(error)
+
+
+def _from_pandas(function: Callable) -> str | None:
+    """What of pandas a function uses, in words."""
+    for name, value in captured(function).items():
+        if _is_of_pandas(value):
+            return f"the pandas {type(value).__name__} `{name}`"
+        if isinstance(value, types.ModuleType) and value.__name__ == "pandas":
+            return "pandas"
+    return None
+
+
+def _is_of_pandas(value: Any) -> bool:
+    return type(value).__module__.split(".")[0] == "pandas"
 
 
 def _describe(value: PyTree) -> str:

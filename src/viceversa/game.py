@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,6 +12,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.interpreters import partial_eval
 from jaxtyping import Array, PyTree
 
 from viceversa import functions, precision
@@ -149,6 +151,12 @@ class Game(eqx.Module):
         traced = [functions.trace(f"costs[{i}]", cost, x_like, theta_like) for i, cost in enumerate(costs)]
         for i, cost in enumerate(traced):
             _check_scalar(i, functions.output_like(cost, x_like, theta_like))
+        for i in _idle(traced, self.players, joint, theta_like):
+            warnings.warn(
+                f"Game: costs[{i}] does not depend on x[{i}], player {i}'s own strategy, so that any x[{i}] is a best reply. "
+                "Functions made in a loop all read the last i: write `lambda x, theta, i=i: ...`.",
+                stacklevel=4,  # past the calls by which Equinox makes an object
+            )
         if constraints is not None and self.players.joined:
             constraints = OnBlocks(
                 functions.trace("constraints", constraints, x_like, theta_like), self.players
@@ -328,6 +336,53 @@ def _joint_set(n_players: int, joint: Any, sets: Any) -> tuple[ConvexSet, Player
             "Use sets=[...] where their strategies differ in shape."
         )
     return joint, Players((joint.shape[1:],) * n_players, False)
+
+
+def _idle(costs: list[Any], players: Players, joint: ConvexSet, theta: PyTree) -> list[int]:
+    """Players whose cost does not depend on their own strategy.
+
+    That a program never reads x_i is seen from its text. Derivatives are taken only where players share a program and its
+    numbers, as functions made in a loop do: to compile all of them takes as long as a solve.
+    """
+    found = [i for i, cost in enumerate(costs) if _never_reads(cost, i if players.joined else 0)]
+    alike: dict[int, list[int]] = {}
+    for i, cost in enumerate(costs):
+        if isinstance(cost, functions.Program) and i not in found:
+            alike.setdefault(id(cost.jaxpr), []).append(i)
+    for group in alike.values():
+        first = costs[group[0]]
+        same = [i for i in group if all(map(np.array_equal, costs[i].data, first.data))]
+        if len(same) > 1:
+            gradient = players.view(_moved(first, players, joint, theta))
+            found += [i for i in same if (np.asarray(gradient[i]) == 0).all()]
+    return sorted(found)
+
+
+def _never_reads(cost: Any, leaf: int) -> bool:
+    """Whether an argument, the leaf of (x, θ) of this number, plays no part in a program."""
+    if not isinstance(cost, functions.Program):
+        return False
+    _, used = partial_eval.dce_jaxpr(cost.jaxpr, [True] * len(cost.jaxpr.outvars))
+    return not used[leaf]
+
+
+def _moved(cost: Any, players: Players, joint: ConvexSet, theta: PyTree) -> np.ndarray:
+    """The sum of |∇_x cost| over some irregular points of X."""
+    middle = joint.interior_point()
+    rng = np.random.default_rng(0)
+    points = [
+        np.asarray(joint.project(middle + size * (1.0 + np.abs(middle)) * rng.standard_normal(middle.shape)))
+        for size in (0.01, 1.0)
+    ]
+    with precision.double():
+        theta = jax.tree.map(jnp.asarray, theta)
+        gradients = [np.asarray(_gradient(cost, players, jnp.asarray(x), theta)) for x in points]
+    return np.sum(np.abs(gradients), axis=0)
+
+
+@eqx.filter_jit
+def _gradient(cost: Any, players: Players, x: Array, theta: PyTree) -> Array:
+    return jax.grad(lambda at: cost(players.view(at), theta))(x)
 
 
 def _check_scalar(i: int, output: Any) -> None:

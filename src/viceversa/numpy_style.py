@@ -126,7 +126,7 @@ class NumpyStyle:
             function = getattr(function, method, None)
         if function is None:
             return NotImplemented
-        result = styled(function(*map(plain, inputs), **{k: plain(v) for k, v in kwargs.items()}))
+        result = styled(function(*map(_operand, inputs), **{k: plain(v) for k, v in kwargs.items()}))
         if out is not None:  # x += y on an ndarray cannot hold a traced value; on a NumpyStyle it can
             (target,) = out
             if not isinstance(target, NumpyStyle):
@@ -142,7 +142,9 @@ class NumpyStyle:
         if twin is None:
             return NotImplemented
         if function.__name__ in _JOINING:
-            args = ([plain(part) for part in args[0]], *args[1:])
+            args = ([_operand(part) for part in args[0]], *args[1:])
+        else:
+            args = tuple([np.asarray(arg) if _is_data(arg) else arg for arg in args])
         args, kwargs = jax.tree.map(plain, (args, kwargs), is_leaf=_is_styled)
         return styled(twin(*args, **kwargs))
 
@@ -161,7 +163,7 @@ def _is_basic(index: Any) -> bool:
 
 def _forward(name: str, function: Callable, reflected: bool = False) -> None:
     def method(self, *others):
-        values = [plain(other) for other in others]
+        values = [_operand(other) for other in others]
         return styled(function(values[0], self.value) if reflected else function(self.value, *values))
 
     method.__name__ = name
@@ -170,7 +172,7 @@ def _forward(name: str, function: Callable, reflected: bool = False) -> None:
 
 def _forward_in_place(name: str, function: Callable) -> None:
     def method(self, other):
-        self.value = function(self.value, plain(other))
+        self.value = function(self.value, _operand(other))
         return self
 
     method.__name__ = name
@@ -214,6 +216,18 @@ def plain(value: Any) -> Any:
     if isinstance(value, (list, tuple)) and _holds_styled(value):
         return jnp.stack([jnp.asarray(plain(v)) for v in value])
     return value
+
+
+def _operand(value: Any) -> Any:
+    """`plain`, and a list of numbers as the array NumPy takes it for."""
+    value = plain(value)
+    return np.asarray(value) if isinstance(value, (list, tuple)) else value
+
+
+def _is_data(value: Any) -> bool:
+    """Whether a list is of numbers to compute with: whole ones may be axes or a shape."""
+    is_list = isinstance(value, (list, tuple)) and not _holds_styled(value)
+    return is_list and any(isinstance(leaf, float) for leaf in jax.tree.leaves(value))
 
 
 def _holds_styled(value: Any) -> bool:
@@ -315,3 +329,62 @@ def _is_function(value: Any) -> bool:
 def _names_in(code: types.CodeType) -> set[str]:
     inner = [_names_in(const) for const in code.co_consts if isinstance(const, types.CodeType)]
     return set(code.co_names).union(*inner)
+
+
+def captured(function: Any) -> dict[str, Any]:
+    """What a Python function reads by name from around it, and what the functions of its own module read that it calls."""
+    values: dict[str, Any] = {}
+    for own in _own_functions(function):
+        if not _is_function(own):
+            values.update(own)
+            continue
+        names = _names_in(own.__code__) & own.__globals__.keys()
+        values.update((name, own.__globals__[name]) for name in names)
+        values.update(_cells(own))
+        defaults = own.__defaults__ or ()
+        arguments = own.__code__.co_varnames[: own.__code__.co_argcount]
+        values.update(zip(arguments[len(arguments) - len(defaults) :], defaults, strict=True))
+    return values
+
+
+def attributes_in(function: Any) -> set[str]:
+    """The names and attributes that a Python function mentions, with those of its own module that it calls."""
+    return set().union(*(_names_in(own.__code__) for own in _own_functions(function) if _is_function(own)))
+
+
+def _own_functions(function: Any, done: dict[int, Any] | None = None) -> list[Any]:
+    """A Python function and those of its module that it calls; data that goes with it stands there as a dict."""
+    done = {} if done is None else done
+    if isinstance(function, functools.partial):
+        data = {f"argument {i}": value for i, value in enumerate(function.args)} | function.keywords
+        return [data, *_own_functions(function.func, done)]
+    if isinstance(function, types.MethodType):
+        data = getattr(function.__self__, "__dict__", {})
+        return [data, *_own_functions(function.__func__, done)]
+    if not _is_function(function):
+        if hasattr(function, "__wrapped__"):  # a jitted function
+            return _own_functions(function.__wrapped__, done)
+        call: Any = type(function).__call__
+        return _own_functions(types.MethodType(call, function), done) if _is_function(call) else []
+    if id(function) in done:
+        return []
+    done[id(function)] = function
+    names = _names_in(function.__code__) & function.__globals__.keys()
+    near = [*(function.__globals__[name] for name in names), *_cells(function).values()]
+    decorated = getattr(function, "__wrapped__", None)
+    found = [function]
+    for value in near:
+        if _is_function(value) and (value.__globals__ is function.__globals__ or value is decorated):
+            found += _own_functions(value, done)
+    return found
+
+
+def _cells(function: types.FunctionType) -> dict[str, Any]:
+    """The closure of a function by name, without names not yet bound."""
+    found = {}
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+        try:
+            found[name] = cell.cell_contents
+        except ValueError:
+            continue
+    return found

@@ -81,7 +81,8 @@ class MisspecifiedVI(eqx.Module):
 
     `operator(x, theta)` returns an array of x's shape; `constraints(x, theta)` an array of J numbers,
     meaning f ≤ 0 (a scalar is accepted for J = 1). Write them with numpy or jax.numpy. x is one array
-    of the shape of `set`; θ has the structure of `learning.set`.
+    of the shape of `set`; θ has the structure of `learning.set`. Arrays that the functions use are copied: to solve with
+    others, make another problem.
 
     Example:
         >>> import numpy as np, viceversa as vv
@@ -208,8 +209,11 @@ def _require(kind: type, name: str, value: Any, needed: str) -> None:
 
 def _check_operator_output(output: Any, shape: tuple[int, ...]) -> None:
     if not hasattr(output, "shape"):
+        advice = (
+            " Join its parts with np.stack or np.concatenate." if isinstance(output, (list, tuple)) else ""
+        )
         raise UserFunctionError(
-            f"operator: returns {type(output).__name__}; one array of x's shape {shape} is needed."
+            f"operator: returns {type(output).__name__}; one array of x's shape {shape} is needed.{advice}"
         )
     if tuple(output.shape) != tuple(shape):
         raise UserFunctionError(

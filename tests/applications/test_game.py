@@ -122,6 +122,30 @@ def test_odd_arguments_are_answered_in_sentences():
         vv.gallery.game("chess")
 
 
+AIMS = np.array([1.0, 2.0, 3.0])
+OWN_SETS = [vv.Box(0.0, 9.0, shape=())] * 3
+
+
+@pytest.mark.parametrize(
+    "sets", [{"set": vv.Box(0.0, 9.0, shape=3)}, {"sets": OWN_SETS}], ids=["set", "sets"]
+)
+def test_costs_made_in_a_loop_that_all_read_the_last_player_are_noticed(sets):
+    with pytest.warns(
+        UserWarning, match=r"costs\[\d\] does not depend on x\[\d\].*lambda x, theta, i=i"
+    ) as seen:
+        vv.Game([lambda x, t: (x[i] - AIMS[i]) ** 2 for i in range(3)], **sets)  # noqa: B023
+    assert [str(warning.message)[:13] for warning in seen] == ["Game: costs[0", "Game: costs[1"]
+    vv.Game([lambda x, t, i=i: (x[i] - AIMS[i]) ** 2 for i in range(3)], **sets)  # in silence
+
+
+def test_a_cost_that_is_shared_is_no_mistake_and_a_constant_one_only_a_warning():
+    box = vv.Box(0.0, 9.0, shape=3)
+    assert vv.Game([lambda x, t: ((x - AIMS) ** 2).sum() for _ in range(3)], set=box).solve().success
+    with pytest.warns(UserWarning, match=r"costs\[2\] does not depend"):
+        game = vv.Game([lambda x, t: (x[0] - 1.0) ** 2, lambda x, t: x[1] ** 2, lambda x, t: 4.0], set=box)
+    np.testing.assert_allclose(game.solve().x[:2], [1.0, 0.0], atol=1e-6)
+
+
 @pytest.mark.parametrize("left", [1e-8, 2e-13])
 def test_a_player_who_all_but_stays_out_still_has_a_best_reply(left):
     """The other player uses up the shared total but for this: no reason to find no reply, or a gain by rounding."""

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import runpy
 import sys
 
 import pytest
 
 import viceversa as vv
 from viceversa import cli
+from viceversa.catalogue import rules_table
 
 
 @pytest.fixture
@@ -80,8 +82,10 @@ def test_help_is_enough(viceversa, command, words):
 def test_list_names_every_public_method_and_instance(viceversa):
     code, out, _ = viceversa("list")
     assert code == 0
-    for name in ("AugmentedLagrangian", "TikhonovLagrangian", "ExtragradientLagrangian"):
-        assert name in out
+    for row in (*vv.methods_table(), *rules_table()):
+        assert row.name in out
+    assert "= Extragradient " in out.split("ExtragradientLagrangian")[1].splitlines()[1]
+    assert "2 F, 2 f, 2 Jfᵀ" in out.split("IPALM")[1].splitlines()[0]
     for entry in vv.gallery.instances():
         assert entry.name in out
 
@@ -106,11 +110,44 @@ def test_cite_of_an_unknown_name_is_one_sentence(viceversa):
     code, _, err = viceversa("cite", "nobody1900nothing")
     assert code == 1
     assert len(err.splitlines()) == 1
-    assert "'nobody1900nothing' is no method, instance or key" in err
+    assert "'nobody1900nothing' is no method, scheme, learner, instance or key" in err
+
+
+@pytest.mark.parametrize(
+    ("name", "key"),
+    [
+        ("SemismoothNewton", "qi2000new"),
+        ("Extragradient", "korpelevich1976extragradient"),
+        ("NewtonLearner", "facchinei2003finite"),
+        ("Simultaneous", "dey2026misspecified"),
+    ],
+)
+def test_the_default_solver_second_names_learners_and_schemes_can_be_cited(viceversa, name, key):
+    code, out, _ = viceversa("cite", name)
+    assert code == 0
+    assert f"{{{key}," in out
+
+
+def test_cite_says_that_a_scheme_names_no_source(viceversa):
+    code, _, err = viceversa("cite", "Oracle")
+    assert code == 1
+    assert "Oracle has no entry in the bibliography; it names no source." in err
+
+
+def test_version(viceversa):
+    assert viceversa("--version") == (0, f"viceversa {vv.__version__}\n", "")
+
+
+def test_the_package_runs_as_a_module(monkeypatch, capsys):
+    monkeypatch.setattr(cli, "_use_compilation_cache", lambda: None)
+    monkeypatch.setattr(sys, "argv", ["viceversa", "--version"])
+    with pytest.raises(SystemExit):
+        runpy.run_module("viceversa", run_name="__main__")
+    assert capsys.readouterr().out.startswith("viceversa ")
 
 
 def test_every_reference_resolves():
     known = cli._bibliography()
-    for name, method in cli._methods().items():
-        keys = [part.split(",")[0].strip() for part in method.reference.split(";")]
-        assert set(keys) <= set(known), name
+    for name, reference in cli._references().items():
+        keys = [part.split(",")[0].strip() for part in reference.split(";")]
+        assert set(keys) <= {*known, ""}, name

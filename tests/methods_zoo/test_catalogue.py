@@ -6,7 +6,8 @@ import re
 from pathlib import Path
 
 import viceversa as vv
-from viceversa.catalogue import method_classes, methods_markdown
+from viceversa import learners, schemes
+from viceversa.catalogue import method_classes, methods_markdown, rules_table, second_names
 
 ROOT = Path(vv.__file__).parents[2]
 BIBLIOGRAPHY = (Path(vv.__file__).parent / "references.bib").read_text()
@@ -18,6 +19,19 @@ def test_every_public_method_has_a_row():
         dict.fromkeys(row.name for row in vv.methods_table())
     )
     assert {row.name for row in vv.methods_table()} == set(method_classes())
+
+
+def test_every_public_scheme_and_learner_has_a_row():
+    packages = {"scheme": (schemes, schemes.Scheme), "learner": (learners, learners.Learner)}
+    for kind, (package, base) in packages.items():
+        public = {name for name in package.__all__ if isinstance(getattr(package, name), type)}
+        final = {name for name in public if issubclass(getattr(package, name), base)} - {base.__name__}
+        assert {row.name for row in rules_table() if row.kind == kind} == final
+
+
+def test_second_names_lead_to_methods():
+    assert second_names()["Extragradient"] is vv.ExtragradientLagrangian
+    assert set(second_names()) == {"Extragradient", "MisspecifiedExtragradient", "MisspecifiedTikhonov"}
 
 
 def test_every_reference_resolves_in_the_bibliography():

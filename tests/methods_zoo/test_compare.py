@@ -11,6 +11,7 @@ import viceversa as vv
 from methods_zoo import small_problems as P
 from methods_zoo import twins
 from methods_zoo.running import count_oracles, run
+from unchecked import refused
 from viceversa.report import plot_comparison
 
 NONLINEAR = P.nonlinear()
@@ -131,5 +132,21 @@ def test_compare_and_sequential_say_what_they_need():
         vv.compare(NONLINEAR, ["both"], theta_true=P.THETA_TRUE)
     with pytest.raises(vv.InputError, match="learning_cost is -1"):
         vv.compare(NONLINEAR, learning_cost=-1)
+    with refused("compare: problem is Instance; a vv.MisspecifiedVI is needed. Pass instance.problem"):
+        vv.compare(vv.gallery.harker())
+    with refused("compare: problem is float; a vv.MisspecifiedVI is needed"):
+        vv.compare(1.0)
+    with refused(
+        "compare: method is list; one method such as vv.Extragradient(step_size=...) is needed. Call"
+    ):
+        vv.compare(NONLINEAR, method=[METHOD])
+    with refused("compare: method is the class Popov; one method"):
+        vv.compare(NONLINEAR, method=vv.Popov)
+    with refused("compare: method is Simultaneous; one method such as"):
+        vv.compare(NONLINEAR, method=vv.Simultaneous(METHOD, LEARNER))
+    with refused("compare: learner is ForwardReflectedBackward; one learner"):
+        vv.compare(NONLINEAR, learner=METHOD)
+    with refused("compare: schemes is 'joint'; a list is needed"):
+        vv.compare(NONLINEAR, "joint")
     with pytest.raises(vv.InputError, match="learn_tol is 0"):
         vv.Sequential(LEARNER, METHOD, 0.0)

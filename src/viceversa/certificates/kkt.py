@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Array, PyTree
 
 from viceversa import precision
-from viceversa.certificates.residuals import Residuals, Scales, constraint_slopes, force_scale, residuals
+from viceversa.certificates.residuals import Residuals, constraint_units, residuals, scales_at
 from viceversa.certificates.statements import Statement
 from viceversa.errors import InputError
 from viceversa.problem import MisspecifiedVI
@@ -141,16 +141,9 @@ def evaluate(
 ) -> tuple[Residuals, Array, Array]:
     x, lam, x0 = jnp.asarray(x), jnp.asarray(lam), jnp.asarray(x0)
     theta, theta0 = jax.tree.map(jnp.asarray, (theta, theta0))
-    scales = Scales(
-        x0=x0,
-        F=force_scale(problem, x0, theta0),
-        f_start=jnp.abs(problem.at(theta0).f(x0)),
-        f_slope=constraint_slopes(problem, x, x0, theta),
-        theta0=theta0,
-    )
-    units = jnp.maximum(scales.f_start, scales.f_slope)
-    found = residuals(problem, x, lam, theta, scales, scales_at_x=True)
-    return found, problem.at(theta).f(x), units
+    scales = scales_at(problem, x, x0, theta, theta0)
+    found, f_x = residuals(problem, x, lam, theta, scales, scales_at_x=True), problem.at(theta).f(x)
+    return found, f_x, constraint_units(scales, f_x)
 
 
 evaluate_compiled = eqx.filter_jit(evaluate)

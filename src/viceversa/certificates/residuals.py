@@ -19,20 +19,21 @@ _ROUNDING = 64 * 2.0**-52
 # The least unit of F, as a share of its variation: 10⁸ times the rounding of a cancellation.
 _CANCELLATION = 1e-7
 _SHARE = 1e-6
+_MOVED = 1e-3  # of x̂: a coordinate that has moved less says nothing about the way from the start
 _NO_BOUND = 1e9
 # The units of f are taken at the point itself once the conditions that do not need them hold this well.
 _CLOSE = 0.1
 
 
 class Scales(NamedTuple):
-    """The units everything relative is measured in, taken at the start x_0 (DESIGN: what `tol` means).
+    """What the units of everything relative are made of: the start, and numbers taken there.
 
-    x0 and theta0 are kept for the lengths x̂ and θ̂; F = ‖F(x_0)‖∞; f_start = |f(x_0)|; f_slope = Σ_i |∂_i f_j(x)| x̂_i
+    x0 and theta0 are kept for x̂, F̂ and θ̂; F_least is the least unit of F; f_start = |f(x_0)|; f_slope = Σ_i |∂_i f_j(x)| x̂_i
     at the point named by the caller.
     """
 
     x0: Float[Array, "..."]
-    F: Float[Array, ""]
+    F_least: Float[Array, ""]
     f_start: Float[Array, " J"]
     f_slope: Float[Array, " J"]
     theta0: PyTree
@@ -76,28 +77,69 @@ def theta_scale(problem: MisspecifiedVI, theta: PyTree, theta0: PyTree) -> Float
 
 def start_scales(problem: MisspecifiedVI, x0: Array, theta: PyTree) -> Scales:
     """The scales at the start."""
-    slope = constraint_slopes(problem, x0, x0, theta)
-    f_start = jnp.abs(problem.at(theta).f(x0))
-    return Scales(x0=x0, F=force_scale(problem, x0, theta), f_start=f_start, f_slope=slope, theta0=theta)
+    return scales_at(problem, x0, x0, theta, theta)
 
 
-def force_scale(problem: MisspecifiedVI, x0: Array, theta: PyTree) -> Float[Array, ""]:
-    """‖F(x_0)‖∞, but not below what rounding leaves of it where F vanishes at x_0 and at the solution alike.
+def scales_at(problem: MisspecifiedVI, x: Array, x0: Array, theta: PyTree, theta0: PyTree) -> Scales:
+    """The scales with f's slopes taken at (x, θ)."""
+    return Scales(
+        x0=x0,
+        F_least=least_force(problem, x0, theta0),
+        f_start=_finite_or_zero(jnp.abs(problem.at(theta0).f(x0))),
+        f_slope=constraint_slopes(problem, x, x0, theta),
+        theta0=theta0,
+    )
 
-    A game started at its own equilibrium has F = 0 there up to cancellation; a small share of how F varies over x̂
-    keeps the unit from being that rounding.
+
+def least_force(problem: MisspecifiedVI, x0: Array, theta: PyTree) -> Float[Array, ""]:
+    """The unit of F where it vanishes at x_0 and at the solution alike: a small share of how F varies over x̂.
+
+    A game started at its own equilibrium has F = 0 there up to cancellation, which is no unit. Both the slope and the
+    change over a step are asked, as the one may be infinite at x_0 (a root) and the other nearby (a pole).
     """
-    F, _, _ = problem.at(theta)
     if problem.runs_on_host:
-        return max_abs(F(x0))
-    F_0, variation = jax.jvp(F, (x0,), (coordinate_scale(problem, x0, x0) * irregular_signs(x0.shape),))
-    return jnp.maximum(max_abs(F_0), _CANCELLATION * max_abs(variation))
+        return jnp.zeros(())
+    F, _, X = problem.at(theta)
+    across = coordinate_scale(problem, x0, x0) * irregular_signs(x0.shape)
+    F_0, slope = jax.jvp(F, (x0,), (across,))
+    change = F(X.project(x0 + across)) - F_0
+    return _CANCELLATION * _finite_or_zero(jnp.fmin(max_abs(slope), max_abs(change)))
+
+
+def force_unit(problem: MisspecifiedVI, x: Array, theta: PyTree, scales: Scales) -> tuple[Array, Array]:
+    """F(x, θ) and F̂ = max(‖F(x)‖, min(‖F(x_0)‖, ‖F(x)‖ + ‖∂F(x)(x − x_0)‖)), all in ∞-norms and at this θ.
+
+    What x tells about the force at x_0 keeps a start near a pole of F, where forces are as large as one likes, from
+    being the measure of all others; where F is affine in x it is never the smaller of the two. A coordinate that has
+    hardly moved counts with its own size.
+    """
+    F = problem.at(theta).F
+    at_start = jnp.fmax(max_abs(F(scales.x0)), scales.F_least)
+    if problem.runs_on_host:
+        F_x, told = F(x), jnp.asarray(jnp.inf)
+    else:
+        moved, x_hat = x - scales.x0, coordinate_scale(problem, x, scales.x0)
+        back = jnp.where(jnp.abs(moved) > _MOVED * x_hat, moved, x_hat * irregular_signs(x.shape))
+        F_x, change = jax.jvp(F, (x,), (back,))
+        told = max_abs(F_x) + max_abs(change)
+    seen = jnp.where(jnp.isfinite(told), jnp.minimum(at_start, told), at_start)
+    return F_x, jnp.maximum(_finite_or_zero(seen), max_abs(F_x))
 
 
 def constraint_slopes(problem: MisspecifiedVI, x: Array, x0: Array, theta: PyTree) -> Float[Array, " J"]:
-    """Σ_i |∂_i f_j(x, θ)| x̂_i for every j."""
+    """Σ_i |∂_i f_j(x, θ)| x̂_i for every j; 0 where f has no slope there."""
     x_hat = coordinate_scale(problem, x, x0)
-    return problem.at(theta).f.of_gradients(x, lambda gradient: jnp.sum(jnp.abs(gradient) * x_hat))[1]
+    slopes = problem.at(theta).f.of_gradients(x, lambda gradient: jnp.sum(jnp.abs(gradient) * x_hat))[1]
+    return _finite_or_zero(slopes)
+
+
+def constraint_units(scales: Scales, f_x: Array) -> Float[Array, " J"]:
+    """f̂_j = max(slope_j, min(|f_j(x_0)|, |f_j(x)| + slope_j)): as F̂, not more at x_0 than x tells."""
+    return jnp.maximum(scales.f_slope, jnp.minimum(scales.f_start, jnp.abs(f_x) + scales.f_slope))
+
+
+def _finite_or_zero(u: Array) -> Array:
+    return jnp.where(jnp.isfinite(u), u, 0.0)
 
 
 def residuals(
@@ -108,13 +150,12 @@ def residuals(
     Stationarity is measured by x̃ = P_X(x + t g), g = −(F + Jfᵀλ), with t the largest x̂ over F̂: then g lies within
     ‖x − x̃‖/t of the normal cone of X at x̃, and x̃ within ‖x − x̃‖ of x; both are tol in their own units.
     """
-    F, f, X = problem.at(theta)
-    F_x = F(x)
+    _, f, X = problem.at(theta)
+    F_x, F_hat = force_unit(problem, x, theta, scales)
     f_x, pullback = f.vjp(x)
     pulled = pullback(lam)
     g = -(F_x + pulled)
     x_hat = coordinate_scale(problem, x, scales.x0)
-    F_hat = jnp.maximum(scales.F, max_abs(F_x))
     force = jnp.maximum(F_hat, max_abs(pulled))
     reach = max_abs(x_hat)
     reach = jnp.where(reach > 0, reach, 1.0)  # x = x_0 = 0 without bounds: any length, only t·g matters
@@ -122,8 +163,7 @@ def residuals(
     moved = max_abs(x - X.project(x + t * g))
     stationarity = moved / reach
     learning_error = learning_error_bound(problem.learning, theta, x)
-    learning = safe_divide(learning_error, theta_scale(problem, theta, scales.theta0), 0.0)
-    f_slope = scales.f_slope
+    learning = _relative(learning_error, theta_scale(problem, theta, scales.theta0))
     if not scales_at_x:
         f_slope = numerics.cond(
             jnp.maximum(stationarity, learning) <= _CLOSE,
@@ -132,7 +172,8 @@ def residuals(
             x,
             on_host=problem.runs_on_host,
         )
-    f_hat = jnp.maximum(scales.f_start, f_slope)
+        scales = scales._replace(f_slope=f_slope)
+    f_hat = constraint_units(scales, f_x)
     budget = jnp.sum(lam * f_hat) + F_hat * jnp.sum(jnp.broadcast_to(x_hat, x.shape))
     natural = max_abs(x - X.project(x + g))
     complementary = max_abs(lam - positive_part(lam + f_x))
@@ -142,24 +183,32 @@ def residuals(
         learning_error=learning_error,
         relative=Relative(
             stationarity=stationarity,
-            feasibility=jnp.max(
-                safe_divide(positive_part(f_x), f_hat, jnp.where(f_x > 0, 1.0, 0.0)), initial=0.0
-            ),
-            complementarity=safe_divide(jnp.max(lam * jnp.abs(f_x), initial=0.0), budget, 0.0),
+            feasibility=jnp.max(_relative(positive_part(f_x), f_hat), initial=0.0),
+            complementarity=_relative(jnp.max(lam * jnp.abs(f_x), initial=0.0), budget),
             learning=learning,
         ),
     )
 
 
+def _relative(error: Array, unit: Array) -> Array:
+    """error/unit; without a unit, an error is a whole one."""
+    return safe_divide(error, unit, jnp.where(error > 0, 1.0, 0.0))
+
+
 def learning_error_bound(learning: Learning, theta: PyTree, x: Array | None = None) -> Float[Array, ""]:
     """‖θ − θ*‖ ≤ min(2(L/μ)‖ϑ − P_Θ(ϑ − H(ϑ)/L)‖, ‖H(ϑ)‖/μ) + ‖θ − ϑ‖, ϑ = P_Θ(θ); as sure as μ and L are.
 
-    Both bounds need a point of Θ: outside it H may vanish far from θ*.
+    Both bounds need a point of Θ: outside it H may vanish far from θ*. Each is enlarged by what rounding can do to it (θ − H/L
+    may round to θ far from θ*), and a learning problem that knows a bound which units do not spoil may lower them.
     """
     if learning.is_known:
         return jnp.zeros(())
     given, theta = theta, learning.set.project(theta)
     H = learning.operator(theta, x)
     projected = learning.set.project(jax.tree.map(lambda p, h: p - h / learning.lipschitz, theta, H))
-    by_projection = 2.0 * learning.lipschitz / learning.mu * tree_norm(tree_subtract(theta, projected))
-    return jnp.minimum(by_projection, tree_norm(H) / learning.mu) + tree_norm(tree_subtract(given, theta))
+    rounding = learning.rounding(theta, x)
+    lost = rounding + learning.lipschitz * jnp.finfo(jnp.float64).eps * tree_norm(theta)
+    by_projection = learning.lipschitz * tree_norm(tree_subtract(theta, projected)) + lost
+    bound = jnp.minimum(2.0 * by_projection, tree_norm(H) + rounding) / learning.mu
+    bound = jnp.minimum(bound, learning.scaled_error_bound(theta))
+    return bound + tree_norm(tree_subtract(given, theta))

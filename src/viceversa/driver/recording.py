@@ -189,7 +189,7 @@ class Trace:
         return len(self.k)
 
     def __repr__(self) -> str:
-        return f"Trace({len(self)} rows: k, {', '.join(self.columns)})"
+        return f"Trace({len(self)} rows: k, {', '.join(self.columns)}; .to_frame() for a table)"
 
     def to_frame(self):
         """The trace as a pandas DataFrame, one row per recorded iteration."""

@@ -18,6 +18,7 @@ from viceversa.driver import loop
 from viceversa.driver.recording import Record, Truth
 from viceversa.driver.run import Run
 from viceversa.driver.solution import Solution
+from viceversa.driver.status import Status
 from viceversa.errors import InputError, SolveError
 from viceversa.problem import MisspecifiedVI
 from viceversa.schemes.base import Point, Scheme, as_scheme
@@ -25,6 +26,11 @@ from viceversa.schemes.semismooth_newton import NO_DERIVATIVES, SemismoothNewton
 
 MAX_ITER = 100_000
 _DEFAULT = SemismoothNewton()
+_OFF_CENTRE = 0.01  # of the width of X
+_STARTED_INSIDE = (
+    "F, f or a derivative of theirs is not finite at the default start P_X(0), so the run began at a point inside X. "
+    "Pass x0 to choose another."
+)
 _FIRST_ORDER_ONLY = f"First order only: {NO_DERIVATIVES}"
 
 
@@ -48,8 +54,8 @@ def solve(
 ) -> Solution:
     """Learn θ and solve for x at the same time.
 
-    `tol` is relative and scale-free; `tol=0` runs exactly `max_iter` iterations. Starts default to P_X(0), P_Θ(0)
-    and λ = 0, or to the point of `init`. `callback` receives a dict at every recorded iteration and stops the
+    `tol` is relative and scale-free; `tol=0` runs exactly `max_iter` iterations. Starts default to P_X(0) (a point inside X
+    where F or f is not finite there), P_Θ(0) and λ = 0, or to the point of `init`; they are projected on X and Θ. `callback` receives a dict at every recorded iteration and stops the
     solve by returning True. `throw=True` raises when the point is not solved.
 
     Example:
@@ -58,20 +64,28 @@ def solve(
         >>> print(vv.solve(problem).x.round(6), vv.solve(problem).status)
         [2.] solved
     """
-    _require(MisspecifiedVI, "problem", problem, "a vv.MisspecifiedVI")
+    _require_problem(problem)
     scheme = _chosen(problem, method)
     tol, max_iter = _check_limits(tol, max_iter, time_limit)
     record = Record() if record is None else record
     _require(Record, "record", record, "vv.Record(...)")
     _require(Callable | None, "callback", callback, "a function of one dict")
-    starts = _starts(problem, x0, theta0, multiplier0, init)
     truth = _truth(problem, record)
     chunked = problem.runs_on_host or callback is not None or time_limit is not None or verbose > 0
-    with precision.double():
-        run = Run(problem, scheme, starts, record, truth, tol, max_iter, seed, clock)
-        solution = run.chunked(callback, time_limit, verbose) if chunked else run.fused()
+
+    def run_from(x0: Any) -> Solution:
+        starts = _starts(problem, x0, theta0, multiplier0, init)
+        with precision.double():
+            run = Run(problem, scheme, starts, record, truth, tol, max_iter, seed, clock)
+            return run.chunked(callback, time_limit, verbose) if chunked else run.fused()
+
+    solution, notes = run_from(x0), ()
+    if x0 is None and init is None and solution.status is Status.nonfinite and solution.nit == 0:
+        solution, notes = run_from(_inside(problem)), (_STARTED_INSIDE,)
     if method is None and problem.runs_on_host:
-        solution = replace(solution, notes=(_FIRST_ORDER_ONLY,))
+        notes += (_FIRST_ORDER_ONLY,)
+    if notes:
+        solution = replace(solution, notes=notes)
     if throw and not solution.success:
         raise SolveError(f"{solution.status}: {solution.message}")
     return solution
@@ -96,7 +110,7 @@ def iterate(
         >>> [float(point.x[0]) for point in itertools.islice(points, 3)]
         [0.0, 1.0, 1.0]
     """
-    _require(MisspecifiedVI, "problem", problem, "a vv.MisspecifiedVI")
+    _require_problem(problem)
     scheme = _chosen(problem, method)
     x0, theta0, lam0 = _starts(problem, x0, theta0, multiplier0, init)
     with precision.double():
@@ -155,6 +169,15 @@ def _starts(
     return x, theta, check.check_multiplier(problem, names[2], multiplier0)
 
 
+def _inside(problem: MisspecifiedVI) -> np.ndarray:
+    """A point inside X, a little off its centre: a norm has no gradient where everything is zero."""
+    centre, width = np.asarray(problem.set.interior_point()), np.asarray(problem.x_width)
+    aside = np.cos(1.0 + np.arange(centre.size)).reshape(centre.shape)
+    step = _OFF_CENTRE * np.where(np.isfinite(width), width, 1.0 + np.abs(centre)) * aside
+    with precision.double():
+        return np.asarray(problem.set.project(jnp.asarray(centre + step)))
+
+
 def _check_limits(tol, max_iter, time_limit) -> tuple[float, int]:
     if not (_is_number(tol) and tol >= 0):
         raise InputError(f"tol is {tol}; a number >= 0 is needed (0 runs exactly max_iter iterations).")
@@ -167,6 +190,14 @@ def _check_limits(tol, max_iter, time_limit) -> tuple[float, int]:
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, (int, float, np.number)) and math.isfinite(value)
+
+
+def _require_problem(problem: Any) -> None:
+    has_one = isinstance(
+        getattr(problem, "problem", None), MisspecifiedVI
+    )  # an instance of the gallery, a game
+    needed = "a vv.MisspecifiedVI, its `.problem`," if has_one else "a vv.MisspecifiedVI"
+    _require(MisspecifiedVI, "problem", problem, needed)
 
 
 def _require(kind: Any, name: str, value: Any, needed: str) -> None:

@@ -6,7 +6,10 @@ from enum import Enum
 
 
 class Status(Enum):
-    """A status is a theorem or a plain fact; `solved` is only ever issued by the certificate."""
+    """A status is a theorem or a plain fact; `solved` is only ever issued by the certificate.
+
+    It equals its own word: `solution.status == "solved"`.
+    """
 
     solved = "Solved: at the returned point every inequality of the core certificate holds to the tolerance asked for."
     solved_estimated_learning = (
@@ -18,10 +21,14 @@ class Status(Enum):
     )
     time_limit = "Stopped at the time limit before the tolerance was reached. Raise time_limit or relax tol."
     stalled = "Stopped because the residual no longer decreases, although the tolerance is not reached."
-    diverged = "Stopped because the iterates grow without bound. Reduce the step size, or use a method that finds it."
+    diverged = (
+        "Stopped because the iterates grow without bound. The problem may have no solution, where F pushes x to infinity: "
+        "bound the set. If you named a step size, reduce it."
+    )
     nonfinite = (
-        "Stopped because a value became infinite or NaN. Check that operator and constraints are finite on the whole set, "
-        "and reduce the step size."
+        "Stopped because operator or constraints, or a derivative of them, became infinite or NaN on the way. Pass x0= "
+        "inside the set where both are finite and differentiable, and bound the set to where they are. "
+        "If you named a step size, reduce it."
     )
     infeasible = (
         "Infeasible (proved): no point of the set satisfies the constraints at the learned parameter."
@@ -38,3 +45,10 @@ class Status(Enum):
 
     def __str__(self) -> str:
         return self.name
+
+    # An enum of words would have them as values, where the sentences are.
+    def __eq__(self, other: object) -> bool:
+        return self.name == other if isinstance(other, str) else self is other
+
+    def __hash__(self) -> int:
+        return hash(self.name)

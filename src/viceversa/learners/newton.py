@@ -8,55 +8,135 @@ from typing import ClassVar
 import jax
 import jax.flatten_util
 import jax.numpy as jnp
-from jaxtyping import Array
+from jaxtyping import Array, Float
 
 from viceversa.krylov import gmres
 from viceversa.learners.base import Learner, LearnerState
-from viceversa.learning.base import Learning
+from viceversa.learning.base import Learning, is_separable
 from viceversa.numerics import solve_dense
 
 LARGEST_DENSE = 300  # components of θ up to which its Jacobian is formed
 MAX_PRODUCTS = 40
 _RTOL = 1e-3  # of the linear system solved by products; the next step corrects what it leaves
+_N_TRIALS = 6  # points tried on the way to Newton's
+_SHARE = 0.25  # of the distance of each to that of the last one
+_N_LOCAL_METRICS = 50  # steps in which D may follow θ; a constant one from then on cannot cycle with it
+_Map = Callable[[Array], Array]
 
 
 class NewtonLearner(Learner):
-    """θ_{k+1} = P_Θ[θ_k + d],  ∂r(θ_k) d = −r(θ_k),  r(θ) = θ − P_Θ(θ − H(θ)/L)                    (1)
+    """Newton's point of the natural map, and the projected step where that is better:
 
-    with one element ∂r of the generalized Jacobian of the natural map, solved densely, or by products where θ has
-    more than 300 components. If (1) does not reduce
-    ‖r‖, the projected step θ − r(θ) is taken instead, which contracts. One step is exact for least squares
-    whose bounds do not bind.
+        r(θ) = θ − P_Θ(θ − D⁻¹H(θ)),   ∂r(θ_k) d = −r(θ_k),   s = θ_k − r(θ_k)                        (1)
+        θ_{k+1} = argmin f over s and P_Θ[s + t(θ_k + d − s)], t = 1, ¼, …, 4⁻⁵,   H = ∇f affine      (2)
+        θ_{k+1} = the first of P_Θ[θ_k + d], if it reduces ‖r‖_D by a tenth, s, if it reduces it at all, and
+                  P_Θ[θ_k − H(θ_k)/L],   any other H                                                 (3)
+
+    with one element ∂r of the generalized Jacobian, solved densely, or by products where θ has more than 300 components.
+    θ_k + d minimises f on the face of Θ that s lies on. As D ⪰ ∂H, s alone would converge from anywhere, and (2) is
+    never worse. Where Θ is a product of intervals D is diagonal, made from ∂H, and no step depends on the units of θ's
+    components; elsewhere D = L. In (3) D follows ∂H(θ_k) for 50 steps and is L from then on. The zero of an affine H is
+    taken at once if it lies in Θ: one step is exact for least squares whose bounds do not bind.
 
     Example:
-        >>> import viceversa as vv
-        >>> vv.NewtonLearner().step_counts
-        3
+        >>> import numpy as np, viceversa as vv
+        >>> quantity = 1e6 * np.array([2.0, 4.0, 5.0])
+        >>> rows = np.column_stack([np.ones(3), -quantity])
+        >>> learning = vv.LeastSquares(rows, 10.0 - 1e-6 * quantity, set=vv.Box(0.0, [20.0, 1.0]))
+        >>> with vv.precision.double():
+        ...     learner = vv.NewtonLearner()
+        ...     state = learner.step(learning, learner.init(learning, np.zeros(2)))
+        >>> (np.asarray(state.theta) / [1.0, 1e-6]).round(9)
+        array([10.,  1.])
     """
 
     reference: ClassVar[str] = "facchinei2003finite, Ch. 9"
-    step_counts: ClassVar[int] = 3  # H at θ_k, its Jacobian, H at the trial point
+    step_counts: ClassVar[int] = (
+        3 + _N_TRIALS
+    )  # at most: H at θ_k, its Jacobian, H at s and at the trial points
 
     def step(self, learning: Learning, state: LearnerState, x: Array | None = None, key=None) -> LearnerState:
-        vector, unravel = jax.flatten_util.ravel_pytree(state.theta)
+        theta, unravel = jax.flatten_util.ravel_pytree(state.theta)
+        operator = lambda v: jax.flatten_util.ravel_pytree(learning.operator(unravel(v), x))[0]
+        project = lambda v: jax.flatten_util.ravel_pytree(learning.set.project(unravel(v)))[0]
+        H, H_product = jax.linearize(operator, theta)
+        J = _columns(H_product, jnp.eye(theta.size)) if theta.size <= LARGEST_DENSE else None
+        D = _metric(learning, J, state.k, theta)
+        s, P_product = jax.linearize(project, theta - H / D)
+        r = theta - s
+        if J is None:
+            d = -_by_products(lambda v: v - P_product(v - H_product(v) / D), r, jnp.sqrt(D))  # (1)
+        else:
+            eye = jnp.eye(r.size)
+            d = -_densely(eye - _columns(P_product, eye - J / D[:, None]), r, J)  # (1)
+        if learning.is_gradient:
+            found = _lowest(operator, project, s, theta + d)  # (2)
+        else:
+            natural = lambda v: v - project(v - operator(v) / D)
+            steady = _if_smaller(natural, s, r, D, 1.0, project(theta - H / learning.lipschitz))
+            found = _if_smaller(natural, project(theta + d), r, D, 0.9, steady)  # (3)
+        return LearnerState(k=state.k + 1, theta=unravel(_zero_of_affine(learning, project, found)))
 
-        def natural(v: Array) -> Array:
-            theta = unravel(v)
-            H = learning.operator(theta, x)
-            shifted = jax.tree.map(lambda p, h: p - h / learning.lipschitz, theta, H)
-            return v - jax.flatten_util.ravel_pytree(learning.set.project(shifted))[0]
 
-        r, product = jax.linearize(natural, vector)
-        newton = vector - _solve(product, r)
-        newton = jax.flatten_util.ravel_pytree(learning.set.project(unravel(newton)))[0]
-        r_newton = natural(newton)
-        better = jnp.all(jnp.isfinite(newton)) & (jnp.sum(r_newton**2) <= 0.81 * jnp.sum(r**2))
-        return LearnerState(k=state.k + 1, theta=unravel(jnp.where(better, newton, vector - r)))
+def _lowest(operator: _Map, project: _Map, s: Array, end: Array) -> Float[Array, " n"]:
+    """(2); for an affine gradient f(v) − f(s) = ½⟨H(v) + H(s), v − s⟩, without the rounding of two values of f."""
+    H_s = operator(s)
+
+    def tried(j: Array, best: tuple[Array, Array]) -> tuple[Array, Array]:
+        v = project(s + _SHARE ** j.astype(s.dtype) * (end - s))
+        change = jnp.sum((operator(v) + H_s) * (v - s))
+        lower = change < best[1]  # never with a NaN
+        return jnp.where(lower, v, best[0]), jnp.where(lower, change, best[1])
+
+    return jax.lax.fori_loop(0, _N_TRIALS, tried, (s, jnp.zeros((), s.dtype)))[0]
 
 
-def _solve(product: Callable[[Array], Array], r: Array) -> Array:
-    """∂r(θ)⁻¹ r, from products with ∂r(θ)."""
-    if r.size > LARGEST_DENSE:
-        return gmres(product, r, _RTOL, MAX_PRODUCTS).solution
-    columns = jax.vmap(product)(jnp.eye(r.size, dtype=r.dtype))
-    return solve_dense(columns.T, r)
+def _if_smaller(natural: _Map, v: Array, r: Array, D: Array, factor: float, otherwise: Array) -> Array:
+    """v if it reduces ‖r‖_D to `factor` of what it was, which a NaN does not."""
+    smaller = jnp.sum(D * natural(v) ** 2) < factor**2 * jnp.sum(D * r**2)
+    return jnp.where(smaller, v, otherwise)
+
+
+def _columns(product: _Map, of: Array) -> Float[Array, "n n"]:
+    """The product of a linear map's matrix with the matrix `of`."""
+    return jax.vmap(product, in_axes=1, out_axes=1)(of)
+
+
+def _metric(learning: Learning, J: Array | None, k: Array, like: Array) -> Float[Array, " n"]:
+    """D: what the learning problem knows, what dominates its Jacobian J, or L_H in every component."""
+    uniform = jnp.full(like.shape, learning.lipschitz, like.dtype)
+    known = learning.metric() if is_separable(learning.set) else None
+    if known is not None:
+        return jnp.asarray(known, like.dtype)
+    if J is None or not is_separable(learning.set):
+        return uniform
+    diagonal = jnp.diagonal(J)
+    usable = jnp.all(diagonal > 0) & (learning.is_gradient | (k < _N_LOCAL_METRICS))
+    root = jnp.sqrt(jnp.where(usable, diagonal, 1.0))
+    # Gershgorin: with J scaled to a diagonal of ones, the sums of its rows dominate it.
+    dominating = root * (jnp.maximum(jnp.abs(J), jnp.abs(J.T)) @ (1.0 / root))
+    return jnp.where(usable, dominating, uniform)
+
+
+def _zero_of_affine(learning: Learning, project: _Map, otherwise: Array) -> Array:
+    """The zero of an affine H where it is known and lies in Θ."""
+    zero = learning.newton_point()
+    if zero is None:
+        return otherwise
+    zero = jnp.asarray(zero, otherwise.dtype)
+    return jnp.where(jnp.all(project(zero) == zero), zero, otherwise)
+
+
+def _densely(matrix: Array, r: Array, J: Array) -> Float[Array, " n"]:
+    """∂r⁻¹ r with the components in units that make J's diagonal 1 and every row's largest entry 1."""
+    diagonal = jnp.diagonal(J)
+    units = jnp.sqrt(jnp.where(diagonal > 0, diagonal, 1.0))
+    scaled = matrix / units
+    rows = jnp.max(jnp.abs(scaled), axis=1)
+    rows = jnp.where(rows > 0, rows, 1.0)
+    return solve_dense(scaled / rows[:, None], r / rows) / units
+
+
+def _by_products(product: _Map, r: Array, units: Array) -> Float[Array, " n"]:
+    """∂r⁻¹ r from products with ∂r, in the units in which D is 1."""
+    return gmres(lambda v: units * product(v / units), units * r, _RTOL, MAX_PRODUCTS).solution / units

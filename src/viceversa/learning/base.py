@@ -6,9 +6,12 @@ from abc import abstractmethod
 from typing import ClassVar, Literal, NamedTuple
 
 import equinox as eqx
+import jax
+import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, PyTree
+from jaxtyping import Array, Float, PyTree
 
+from viceversa.sets import Box, Free, NonNegative, Product
 from viceversa.sets.base import ConvexSet
 
 Provenance = Literal["exact", "certified", "declared", "estimated"]
@@ -43,6 +46,25 @@ class Learning(eqx.Module):
         """Whether θ is given, so that there is nothing to learn."""
         return False
 
+    def rounding(self, theta: PyTree, x: Array | None = None) -> Float[Array, ""]:
+        """An upper estimate of ‖H(θ) computed − H(θ)‖, the error that rounding makes; 0 where it is not known."""
+        return jnp.zeros(())
+
+    def scaled_error_bound(self, theta: PyTree) -> Float[Array, ""]:
+        """A bound on ‖θ − θ*‖ for θ in Θ, rounding included, that bad units do not spoil; ∞ where none is known."""
+        return jnp.asarray(jnp.inf)
+
+    def metric(self) -> Array | np.ndarray | None:
+        """D > 0, one number for each component of the raveled θ, with D − ∂H ⪰ 0 everywhere; None where unknown.
+
+        On a product of intervals θ ↦ P_Θ(θ − D⁻¹H(θ)) then contracts in ‖·‖_D, whatever units the components have.
+        """
+        return None
+
+    def newton_point(self) -> Array | np.ndarray | None:
+        """The zero of an affine H, raveled: where every Newton step on H leads. None where unknown."""
+        return None
+
     def modulus(self) -> Modulus:
         """μ_H and L_H with their provenance."""
         return Modulus(float(self.mu), float(self.lipschitz), self.provenance, self.is_gradient)
@@ -74,3 +96,11 @@ class Learning(eqx.Module):
         if self.is_gradient:
             return (1.0 - contraction) / mu
         return (mu - np.sqrt(max(mu**2 - lipschitz**2 * (1.0 - contraction**2), 0.0))) / lipschitz**2
+
+
+def is_separable(Theta: ConvexSet) -> bool:
+    """Whether Θ is a product of intervals, so that it is projected on coordinate by coordinate in any units."""
+    if isinstance(Theta, Product):
+        blocks = jax.tree.leaves(Theta.blocks, is_leaf=lambda block: isinstance(block, ConvexSet))
+        return all(is_separable(block) for block in blocks)
+    return isinstance(Theta, (Box, NonNegative, Free))

@@ -10,7 +10,7 @@ import jax
 import jax.flatten_util
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, PyTree
+from jaxtyping import Array, Float, PyTree
 
 from viceversa.errors import InputError
 from viceversa.learning.base import Learning, Provenance
@@ -52,6 +52,18 @@ class SampledLearning(Learning):
 
     def operator(self, theta: PyTree, x: Array | None = None) -> PyTree:
         return self.learning.operator(theta, x)
+
+    def rounding(self, theta: PyTree, x: Array | None = None) -> Float[Array, ""]:
+        return self.learning.rounding(theta, x)
+
+    def scaled_error_bound(self, theta: PyTree) -> Float[Array, ""]:
+        return self.learning.scaled_error_bound(theta)
+
+    def metric(self) -> Array | np.ndarray | None:
+        return self.learning.metric()
+
+    def newton_point(self) -> Array | np.ndarray | None:
+        return self.learning.newton_point()
 
     def sample_operator(self, theta: PyTree, key: Array, n: int) -> PyTree:
         """The mean of n independent samples of H(θ)."""

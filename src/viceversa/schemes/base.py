@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from abc import abstractmethod
 from typing import Any, ClassVar, NamedTuple
 
@@ -50,6 +51,10 @@ class Scheme(eqx.Module):
         """Whether the next step is likely to be far better than this point, so that a mere `tol` is worth bettering."""
         return None
 
+    def settled(self, state: Any) -> Array | None:
+        """Whether small parts of the point have come to rest too, beside large ones that `tol` is measured by; None: not said."""
+        return None
+
     def resumed(self, state: Any) -> Any:
         """The state to go on from after the driver has looked."""
         return state
@@ -84,6 +89,12 @@ def as_scheme(method: Any) -> Scheme:
         return method
     if isinstance(method, Method):
         return Simultaneous(method, method.learner or ProjectedGradient(method.learning_rate))
+    if isinstance(method, type) and issubclass(method, (Method, Scheme)):
+        parameters = inspect.signature(method).parameters.values()
+        needed = ", ".join(f"{each.name}=..." for each in parameters if each.default is each.empty)
+        raise InputError(
+            f"method is the class {method.__name__}. Make an instance: vv.{method.__name__}({needed})."
+        )
     raise InputError(
         f"method is {type(method).__name__}; a viceversa method such as vv.AugmentedLagrangian(...) or a scheme is needed."
     )

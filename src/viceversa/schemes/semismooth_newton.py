@@ -52,6 +52,8 @@ _LONGEST_BATCH = 5000
 _MAX_HALVINGS = 5
 _ARMIJO = 0.1  # a step t must reduce the merit by the factor 1 − 0.1·t
 _FAST = 1e-2  # of the merit: what a full step leaves when Newton converges superlinearly
+# Of its own unit: how far an unknown may be from rest where the next step would bring it there.
+_SETTLED = 1e-7
 _FORCING = 0.1  # the loosest relative residual of the linear system
 _N_LEARNING_STEPS = 10  # Newton steps on θ before the interior-point method, which works at a fixed θ
 _PATIENCE = 3  # failed Newton steps before a small problem is handed to the interior-point method
@@ -86,6 +88,7 @@ class NewtonState(eqx.Module):
     merit_start: Float[Array, ""]
     newton: NewtonPoint | None
     converging: Bool[Array, ""]
+    settled: Bool[Array, ""]
     pause: Bool[Array, ""]
     n_newton: Int[Array, ""]
     n_failed: Int[Array, ""]
@@ -136,6 +139,7 @@ class SemismoothNewton(Scheme):
             merit_start=jnp.asarray(jnp.inf),
             newton=_restarted(problem, first),
             converging=jnp.asarray(False),
+            settled=jnp.asarray(True),
             pause=jnp.asarray(False),
             n_newton=none,
             n_failed=none,
@@ -164,6 +168,9 @@ class SemismoothNewton(Scheme):
 
     def converging(self, state: NewtonState) -> Array:
         return state.converging
+
+    def settled(self, state: NewtonState) -> Array:
+        return state.settled
 
     def resumed(self, state: NewtonState) -> NewtonState:
         """The state to go on from after the driver has looked."""
@@ -214,13 +221,14 @@ class SemismoothNewton(Scheme):
         first, info = self.first.step(problem, state.first)
         n_left = state.n_left - 1
         moved = eqx.tree_at(
-            lambda s: (s.first, s.newton, s.n_left, s.converging, s.pause, s.n_first, s.phase),
+            lambda s: (s.first, s.newton, s.n_left, s.converging, s.settled, s.pause, s.n_first, s.phase),
             state,
             (
                 first,
                 _restarted(problem, first),
                 n_left,
                 jnp.asarray(False),
+                (state.settled & (state.n_newton > 0)) | _says_nothing_of_rest(problem, state.n_failed),
                 n_left == 0,
                 state.n_first + 1,
                 jnp.asarray(FIRST_ORDER),
@@ -250,6 +258,8 @@ class SemismoothNewton(Scheme):
             ),
             # What had to be rescued is ill-conditioned: a small residual says little there, so go on while Newton helps.
             converging=helped & (trial.fast | (state.patience > _PATIENCE)),
+            settled=jnp.where(helped, trial.settled, state.settled)
+            | _says_nothing_of_rest(problem, state.n_failed + ~helped),
             pause=jnp.asarray(True),
             n_newton=state.n_newton + 1,
             n_failed=state.n_failed + jnp.where(helped, 0, 1),
@@ -302,17 +312,20 @@ class SemismoothNewton(Scheme):
         )
         free = may_leave_the_set(problem)
 
-        def point(t) -> tuple[Array, Array, Array]:
+        def point(t) -> tuple[Array, Array, Array, Array]:
             x_t, lam_t = x + t * direction.x, lam + t * direction.lam
             if not free:
                 x_t, lam_t = problem.set.project(x_t), positive_part(lam_t)
-            return x_t, lam_t, smoothed_merit(problem, x_t, lam_t, theta, metric, smoothing.after(t).c)
+            merit, unrest = smoothed_merit(problem, x_t, lam_t, theta, metric, smoothing.after(t).c)
+            return x_t, lam_t, unrest, merit
 
-        t, (x, lam, _), helped, _ = _line_search(point, here.merit, (x, lam, here.merit))
+        start = (x, lam, jnp.ones(()), here.merit)
+        t, (x, lam, unrest, _), helped, _ = _line_search(point, here.merit, start)
         newton = NewtonPoint(x, lam, smoothing.after(t), probed)
         fast = jnp.asarray(True)  # if this step helps: the next one smooths less
         x, lam = problem.set.project(x), positive_part(lam)
-        return _Trial(x, lam, learner, t, helped, fast, merit_start, direction.n_products, metric, newton)
+        settled, n_products = unrest <= _SETTLED, direction.n_products
+        return _Trial(x, lam, learner, t, helped, fast, merit_start, n_products, metric, newton, settled)
 
     def _coupled(self, problem: MisspecifiedVI, state: NewtonState) -> _Trial:
         """(x, λ, θ) in one system: H depends on x, so no block comes first."""
@@ -356,10 +369,16 @@ class _Trial(NamedTuple):
     n_products: Int[Array, ""]
     metric: Metric
     newton: NewtonPoint | None = None
+    settled: Any = True
 
 
 def _smooths(problem: MisspecifiedVI) -> bool:
     return is_box(problem.set) and not problem.runs_on_host and not problem.learning.depends_on_x
+
+
+def _says_nothing_of_rest(problem: MisspecifiedVI, n_failed) -> Array:
+    """Whether `tol` alone decides: coordinates have no units of their own, or Newton has failed too often to wait for it."""
+    return jnp.asarray(not _smooths(problem)) | (n_failed >= _PATIENCE)
 
 
 def _first_batch(problem: MisspecifiedVI) -> int:

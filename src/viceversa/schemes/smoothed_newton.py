@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
 from viceversa.functions import float64_of, is_affine_in
-from viceversa.numerics import positive_part, safe_divide
+from viceversa.numerics import max_abs, positive_part, safe_divide
 from viceversa.problem import MisspecifiedVI
 from viceversa.schemes.newton_system import (
     Direction,
@@ -146,12 +146,24 @@ def smoothed_map(
 
 def smoothed_merit(
     problem: MisspecifiedVI, x: Array, lam: Array, theta: PyTree, metric: Metric, c
-) -> Float[Array, ""]:
-    """The merit of the map smoothed by c."""
+) -> tuple[Float[Array, ""], Float[Array, ""]]:
+    """The merit of the map smoothed by c, and how far unknowns are from rest without smoothing, each in its own unit.
+
+    An unknown's unit is the larger of itself and the step against its force: one of the two is not small, unless the
+    unknown lies on its bound without being pressed against it.
+    """
     F, f, X = problem.at(theta)
     f_x, pullback = f.vjp(x)
-    p, q = _projections(X, x, lam, F(x) + pullback(lam), f_x, metric, c)
-    return _with_smoothing(problem, merit_of(x - p.value, lam - q.value, metric), c)
+    G = F(x) + pullback(lam)
+    p, q = _projections(X, x, lam, G, f_x, metric, c)
+    merit = _with_smoothing(problem, merit_of(x - p.value, lam - q.value, metric), c)
+    x_unrest = _unrest(x, -metric.gamma * G, X.project)
+    return merit, jnp.maximum(x_unrest, _unrest(lam, metric.rho * f_x, positive_part))
+
+
+def _unrest(u: Array, step: Array, project: Callable[[Array], Array]) -> Float[Array, ""]:
+    unit = jnp.maximum(jnp.abs(u), jnp.abs(step))
+    return max_abs((u - project(u + step)) / jnp.where(unit > 0, unit, 1.0))
 
 
 def _blur(p: Smoothed, q: Smoothed) -> Array:

@@ -1,0 +1,92 @@
+"""Nothing wrong is called solved: starts at poles and roots, forces that differ by decades, parameters without a scale."""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import viceversa as vv
+from unchecked import refused
+
+KNOWN = vv.Known(0.0)
+WIDE = vv.Box(-200.0, 200.0, shape=2)
+
+
+def solved(F, X, truth, f=None, learning=KNOWN, **options) -> vv.Solution:
+    solution = vv.solve(vv.MisspecifiedVI(F, X, f, learning), **options)
+    assert solution.status == vv.Status.solved
+    np.testing.assert_allclose(solution.x, truth, rtol=1e-6)
+    return solution
+
+
+@pytest.mark.parametrize(("power", "low"), [(2, 1e-6), (2, 1e-3), (4, 1e-3)])
+def test_a_start_near_a_pole_is_not_the_measure_of_all_forces(power, low):
+    """F(x_0) = −10¹² at the default start: within 10⁻⁸ of it lies almost everything."""
+    solved(lambda x, t: 1.0 - x**-power, vv.Box(low, 10.0, shape=2), 1.0)
+
+
+def test_a_far_start_of_a_steep_force():
+    solved(lambda x, t: x**9 - 1.0, WIDE, 1.0, x0=[100.0, 50.0])
+
+
+@pytest.mark.parametrize("shift", [0.0, 1e-60])
+@pytest.mark.parametrize("X", [vv.Box(0.0, 5.0, shape=2), vv.NonNegative(2)], ids=["box", "orthant"])
+def test_an_infinite_slope_at_the_start_is_no_unit(X, shift):
+    F = lambda x, t: jnp.sqrt(x + shift) - 1.0
+    solved(F, X, 1.0)
+    problem = vv.MisspecifiedVI(F, X, learning=KNOWN)
+    assert not any(vv.certify(problem, x).holds for x in ([0.0, 0.0], [5.0, 5.0], [0.3, 2.0]))
+
+
+def test_a_force_that_vanishes_at_the_start_of_learning_is_measured_at_the_learned_parameter():
+    """F(0, θ_0) = 0 at the default starts; at θ* it is not."""
+    M, theta = 2.0 * np.eye(3) + 0.3, np.array([1.0, 2.0, 3.0])
+    learning = vv.LeastSquares(np.eye(3), theta, set=vv.Box(0.0, 9.0, shape=3))
+    for X in (vv.Box(-100.0, 100.0, shape=3), vv.Free(3)):
+        found = solved(lambda x, t: M @ x - t, X, np.linalg.solve(M, theta), learning=learning)
+        assert found.nit < 20
+
+
+@pytest.mark.parametrize("Theta", [vv.Free(()), vv.NonNegative(())], ids=["free", "orthant"])
+def test_an_error_of_a_parameter_without_a_scale_is_a_whole_one(Theta):
+    """θ = θ_0 = 0 in an unbounded Θ has no size to measure its error by."""
+    learning = vv.SecondaryVI(lambda t: t - 1.0, set=Theta, mu=1.0, lipschitz=1.0)
+    problem = vv.MisspecifiedVI(lambda x, t: x - t, vv.Box([-5.0], [5.0]), learning=learning)
+    certificate = vv.certify(problem, [0.0], theta=0.0)
+    assert not certificate.holds
+    assert certificate.relative["learning"] == 1.0
+    for method in (None, vv.AdaptiveAugmentedLagrangian()):
+        assert vv.solve(problem, method).x[0] == pytest.approx(1.0, abs=1e-7)
+
+
+@pytest.mark.parametrize(("stiff", "far"), [(1e4, 1e4), (1e5, 1e4), (1e3, 1e6)])
+def test_small_parts_beside_a_large_one_come_to_rest_too(stiff, far):
+    """A market of its own, 10⁹ times as forceful, would make the others' errors pass."""
+    a, b = np.array([stiff, 1.0, 1.0]), np.array([far, 2.0, 3.0])
+    X, f = vv.Box(0.0, 1e9, shape=3), lambda x, t: x[1] + x[2] - 4.0
+    found = solved(lambda x, t: a * (x - b), X, [far, 1.5, 2.5], f)
+    assert found.multiplier[0] == pytest.approx(0.5, rel=1e-6)
+
+
+CASES = {
+    "a norm": (lambda x, t: x - 1.0, vv.Box(-9.0, 9.0, shape=2), lambda x, t: jnp.linalg.norm(x) - 1.0, 0.5**0.5),
+    "a root": (lambda x, t: x, vv.Box(0.0, 5.0, shape=2), lambda x, t: 1.0 - jnp.sqrt(x), 1.0),
+    "a logarithm": (lambda x, t: jnp.log(x) - jnp.log(2.0), vv.Box(0.0, 9.0, shape=2), None, 2.0),
+    "a pole": (lambda x, t: 2.0 - 1.0 / x, vv.NonNegative(2), None, 0.5),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_where_nothing_is_finite_at_the_default_start_the_run_begins_inside(case):
+    F, X, f, truth = CASES[case]
+    found = solved(F, X, truth, f)
+    assert any("not finite at the default start" in note for note in found.notes)
+    given = vv.solve(vv.MisspecifiedVI(F, X, f, KNOWN), x0=[0.0, 0.0])  # what was asked for is done
+    assert given.status == vv.Status.nonfinite
+    assert not given.notes
+
+
+def test_what_is_not_a_problem_but_has_one_is_told_so():
+    with refused("problem is Instance; a vv.MisspecifiedVI, its `.problem`, is needed."):
+        vv.solve(vv.gallery.harker())  # pyright: ignore[reportArgumentType]
