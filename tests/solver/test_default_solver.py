@@ -252,3 +252,17 @@ def test_trace_names_the_blocks_of_every_phase(reference):
     assert phases[0] == "start"
     assert "first order: x and λ, then θ" in phases
     assert phases[-1] == "Newton: θ, then x and λ"
+
+
+def test_every_point_of_a_line_search_and_every_learning_step_is_counted():
+    """A step of length t has tried 1 − log₂ t points and linearised at one; each asks for one pullback."""
+    solution = vv.solve(vv.gallery.cournot(60, 4, 0).problem, verbose=0, record=vv.Record(at=range(40)))
+    trace, learner = solution.trace, vv.NewtonLearner()
+    assert trace.phase is not None
+    newton = [k for k, phase in enumerate(trace.phase) if phase.startswith("Newton")]
+    t = trace.step_size[newton]
+    assert t.min() < 1.0  # some were short
+    pullbacks = np.diff([counts.pullback for counts in trace.counts], prepend=0)[newton]
+    np.testing.assert_array_equal(pullbacks, 2 - np.log2(t))
+    learned = np.diff([counts.H for counts in trace.counts], prepend=0)[newton]
+    np.testing.assert_array_equal(learned, learner.step_counts)

@@ -52,6 +52,12 @@ class Probed(NamedTuple):
         """To be asked."""
         return cls(jnp.asarray(jnp.nan), jnp.asarray(jnp.nan))
 
+    def n_products_since(self, before: Probed) -> Int[Array, ""]:
+        """How many have been asked since."""
+        return sum(
+            (jnp.isnan(old) & ~jnp.isnan(new) for old, new in zip(before, self, strict=True)), jnp.asarray(0)
+        )
+
 
 def local_metric(
     problem: MisspecifiedVI, x: Array, lam: Array, theta: PyTree, gamma, gradient_sq: Array, probed: Probed

@@ -94,6 +94,7 @@ class NewtonState(eqx.Module):
     n_failed: Int[Array, ""]
     patience: Int[Array, ""]
     n_products: Int[Array, ""]
+    n_tried: Int[Array, ""]
     n_first: Int[Array, ""]
     phase: Int[Array, ""]
 
@@ -145,6 +146,7 @@ class SemismoothNewton(Scheme):
             n_failed=none,
             patience=jnp.asarray(_PATIENCE),
             n_products=none,
+            n_tried=none,
             n_first=none,
             phase=jnp.asarray(FIRST_ORDER),
         )
@@ -211,10 +213,16 @@ class SemismoothNewton(Scheme):
         )
 
     def counts(self, problem: MisspecifiedVI, state: NewtonState, n_steps: Any) -> OracleCounts:
-        n_first = state.n_first
-        tried = 2 * state.n_newton
-        newton = OracleCounts(F=state.n_products + tried, f=state.n_products + tried, pullback=tried)
-        return self.first.counts(problem, state.first, n_first) + newton
+        # The points that were linearised at, and those of the line searches.
+        seen = state.n_newton + state.n_tried
+        F = state.n_products + seen
+        if problem.learning.depends_on_x:
+            H = F
+        else:
+            n_learned = 0 if problem.learning.is_known else 1 + state.n_newton
+            H = self.newton_learner.step_counts * n_learned
+        first = self.first.counts(problem, state.first, state.n_first)
+        return first + OracleCounts(F=F, f=F, pullback=seen, H=H)
 
     # -- the two kinds of step -----------------------------------------------------------------
     def _first_order(self, problem: MisspecifiedVI, state: NewtonState) -> tuple[NewtonState, Info]:
@@ -265,6 +273,7 @@ class SemismoothNewton(Scheme):
             n_failed=state.n_failed + jnp.where(helped, 0, 1),
             patience=state.patience,
             n_products=state.n_products + trial.n_products,
+            n_tried=state.n_tried + 1 - jnp.log2(trial.t).astype(int),  # t = 1, ½, ¼, …
             n_first=state.n_first,
             phase=jnp.where(rescued, INTERIOR_POINT, jnp.where(helped, NEWTON, NEWTON_REFUSED)),
         )
@@ -324,7 +333,8 @@ class SemismoothNewton(Scheme):
         newton = NewtonPoint(x, lam, smoothing.after(t), probed)
         fast = jnp.asarray(True)  # if this step helps: the next one smooths less
         x, lam = problem.set.project(x), positive_part(lam)
-        settled, n_products = unrest <= _SETTLED, direction.n_products
+        settled = unrest <= _SETTLED
+        n_products = direction.n_products + probed.n_products_since(state.newton.probed)
         return _Trial(x, lam, learner, t, helped, fast, merit_start, n_products, metric, newton, settled)
 
     def _coupled(self, problem: MisspecifiedVI, state: NewtonState) -> _Trial:

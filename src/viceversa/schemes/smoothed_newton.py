@@ -216,7 +216,7 @@ def smoothed_direction(problem: MisspecifiedVI, here: SmoothedMap, rtol, regular
     rtol = relative_to(merit, rhs, units, rtol)
     found = solve_in_units(problem, matvec, rhs, units, rtol)
     u, y = found.solution
-    return Direction(u - held_x, y - held_lam, found.n_products + 2)
+    return Direction(u - held_x, y - held_lam, found.n_products + 1)
 
 
 def may_leave_the_set(problem: MisspecifiedVI) -> bool:
