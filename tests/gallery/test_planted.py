@@ -61,7 +61,9 @@ def test_the_planted_answer_solves_the_problem(knobs):
 @pytest.mark.parametrize("knobs", KNOBS[:2], ids=str)
 def test_the_certificate_agrees_and_learning_has_its_condition(knobs):
     instance = vv.gallery.planted(**knobs)
-    certificate = instance.certify(tol=1e-12)
+    certificate = instance.certify(
+        tol=1e-11
+    )  # the bound on θ's error has rounding in it, times the condition
     assert certificate.holds, certificate
     learning = instance.problem.learning
     assert learning.provenance == "exact"

@@ -20,7 +20,7 @@ def solved(F, X, truth, f=None, learning=KNOWN, **options) -> vv.Solution:
     return solution
 
 
-@pytest.mark.parametrize(("power", "low"), [(2, 1e-6), (2, 1e-3), (4, 1e-3)])
+@pytest.mark.parametrize(("power", "low"), [(2, 1e-6), (4, 1e-3)])
 def test_a_start_near_a_pole_is_not_the_measure_of_all_forces(power, low):
     """F(x_0) = −10¹² at the default start: within 10⁻⁸ of it lies almost everything."""
     solved(lambda x, t: 1.0 - x**-power, vv.Box(low, 10.0, shape=2), 1.0)
@@ -30,8 +30,7 @@ def test_a_far_start_of_a_steep_force():
     solved(lambda x, t: x**9 - 1.0, WIDE, 1.0, x0=[100.0, 50.0])
 
 
-@pytest.mark.parametrize("shift", [0.0, 1e-60])
-@pytest.mark.parametrize("X", [vv.Box(0.0, 5.0, shape=2), vv.NonNegative(2)], ids=["box", "orthant"])
+@pytest.mark.parametrize(("X", "shift"), [(vv.Box(0.0, 5.0, shape=2), 1e-60), (vv.NonNegative(2), 0.0)])
 def test_an_infinite_slope_at_the_start_is_no_unit(X, shift):
     F = lambda x, t: jnp.sqrt(x + shift) - 1.0
     solved(F, X, 1.0)
@@ -48,10 +47,9 @@ def test_a_force_that_vanishes_at_the_start_of_learning_is_measured_at_the_learn
         assert found.nit < 20
 
 
-@pytest.mark.parametrize("Theta", [vv.Free(()), vv.NonNegative(())], ids=["free", "orthant"])
-def test_an_error_of_a_parameter_without_a_scale_is_a_whole_one(Theta):
+def test_an_error_of_a_parameter_without_a_scale_is_a_whole_one():
     """θ = θ_0 = 0 in an unbounded Θ has no size to measure its error by."""
-    learning = vv.SecondaryVI(lambda t: t - 1.0, set=Theta, mu=1.0, lipschitz=1.0)
+    learning = vv.SecondaryVI(lambda t: t - 1.0, set=vv.Free(()), mu=1.0, lipschitz=1.0)
     problem = vv.MisspecifiedVI(lambda x, t: x - t, vv.Box([-5.0], [5.0]), learning=learning)
     certificate = vv.certify(problem, [0.0], theta=0.0)
     assert not certificate.holds

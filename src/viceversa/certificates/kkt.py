@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Array, PyTree
 
 from viceversa import precision
-from viceversa.certificates.residuals import Residuals, constraint_units, residuals, scales_at
+from viceversa.certificates.residuals import Residuals, Scales, constraint_units, residuals, scales_at
 from viceversa.certificates.statements import Statement
 from viceversa.errors import InputError
 from viceversa.problem import MisspecifiedVI
@@ -141,7 +141,13 @@ def evaluate(
 ) -> tuple[Residuals, Array, Array]:
     x, lam, x0 = jnp.asarray(x), jnp.asarray(lam), jnp.asarray(x0)
     theta, theta0 = jax.tree.map(jnp.asarray, (theta, theta0))
-    scales = scales_at(problem, x, x0, theta, theta0)
+    return evaluate_in(scales_at(problem, x, x0, theta, theta0), problem, x, lam, theta)
+
+
+def evaluate_in(
+    scales: Scales, problem: MisspecifiedVI, x: Array, lam: Array, theta: PyTree
+) -> tuple[Residuals, Array, Array]:
+    """The residuals at a point, f and its units, in scales whose slopes were taken there."""
     found, f_x = residuals(problem, x, lam, theta, scales, scales_at_x=True), problem.at(theta).f(x)
     return found, f_x, constraint_units(scales, f_x)
 

@@ -10,8 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PyTree
 
-from viceversa.certificates.kkt import evaluate
-from viceversa.certificates.residuals import Scales, start_scales
+from viceversa.certificates.kkt import evaluate_in
+from viceversa.certificates.residuals import Scales, constraint_slopes, start_scales
 from viceversa.driver.compiled import Compiled
 from viceversa.driver.packing import Later, Packed
 from viceversa.driver.recording import Row, Truth, measure
@@ -211,7 +211,8 @@ def _stretch(given: Given, run: Packed) -> Packed:
         (problem, scheme, _), now = given.unpacked(), carry.run.whole()
         scales, x0, theta0 = given.began.whole()
         point = scheme.output(now.scheme)
-        found, values, units = evaluate(problem, point.x, point.lam, point.theta, x0, theta0)
+        there = scales._replace(f_slope=constraint_slopes(problem, point.x, x0, point.theta))
+        found, values, units = evaluate_in(there, problem, point.x, point.lam, point.theta)
         summary = [now.verdict, now.k, jnp.minimum(carry.n, n_rows)]
         summary += [found.kkt, found.infeasibility, found.learning_error, *found.relative]
         summary += [*scheme.counts(problem, now.scheme, now.k)]
