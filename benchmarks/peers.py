@@ -30,6 +30,7 @@ SIZES = ((50, 5), (50, 10), (100, 10), (1000, 10), (10_000, 10))
 TARGET = 1e-6
 REPEATS = 15  # at least, and for as long as it takes to be sure of a short call
 SECONDS_SURE = 0.3
+SECONDS_ENOUGH = 3.0  # for three repeats of a long one
 CHANGE = 1e-3  # the standard deviation of what every repeated solve adds to the costs (marginal costs at 0 are 5 to 20 in the markets)
 SECONDS_EACH = 60.0  # a peer that needs longer for one solve is reported as such
 
@@ -631,7 +632,7 @@ def _median_ms(call: Callable[[], Any]) -> float:
         call()
         times.append(time.perf_counter() - start)
         n, spent = len(times), time.perf_counter() - began
-        if (n >= REPEATS and spent > SECONDS_SURE) or (n >= 3 and spent > SECONDS_EACH / 6):
+        if (n >= REPEATS and spent > SECONDS_SURE) or (n >= 3 and spent > SECONDS_ENOUGH):
             break
     return 1e3 * float(np.median(times))
 
