@@ -57,6 +57,9 @@ class NewtonLearner(Learner):
 
     def step(self, learning: Learning, state: LearnerState, x: Array | None = None, key=None) -> LearnerState:
         theta, unravel = jax.flatten_util.ravel_pytree(state.theta)
+        zero = learning.newton_point()
+        if zero is not None:
+            return LearnerState(k=state.k + 1, theta=unravel(jnp.asarray(zero, theta.dtype)))
         operator = lambda v: jax.flatten_util.ravel_pytree(learning.operator(unravel(v), x))[0]
         project = lambda v: jax.flatten_util.ravel_pytree(learning.set.project(unravel(v)))[0]
         H, H_product = jax.linearize(operator, theta)
@@ -75,7 +78,7 @@ class NewtonLearner(Learner):
             natural = lambda v: v - project(v - operator(v) / D)
             steady = _if_smaller(natural, s, r, D, 1.0, project(theta - H / learning.lipschitz))
             found = _if_smaller(natural, project(theta + d), r, D, 0.9, steady)  # (3)
-        return LearnerState(k=state.k + 1, theta=unravel(_zero_of_affine(learning, project, found)))
+        return LearnerState(k=state.k + 1, theta=unravel(found))
 
 
 def _lowest(operator: _Map, project: _Map, s: Array, end: Array) -> Float[Array, " n"]:
@@ -116,15 +119,6 @@ def _metric(learning: Learning, J: Array | None, k: Array, like: Array) -> Float
     # Gershgorin: with J scaled to a diagonal of ones, the sums of its rows dominate it.
     dominating = root * (jnp.maximum(jnp.abs(J), jnp.abs(J.T)) @ (1.0 / root))
     return jnp.where(usable, dominating, uniform)
-
-
-def _zero_of_affine(learning: Learning, project: _Map, otherwise: Array) -> Array:
-    """The zero of an affine H where it is known and lies in Θ."""
-    zero = learning.newton_point()
-    if zero is None:
-        return otherwise
-    zero = jnp.asarray(zero, otherwise.dtype)
-    return jnp.where(jnp.all(project(zero) == zero), zero, otherwise)
 
 
 def _densely(matrix: Array, r: Array, J: Array) -> Float[Array, " n"]:

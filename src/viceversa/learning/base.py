@@ -62,7 +62,7 @@ class Learning(eqx.Module):
         return None
 
     def newton_point(self) -> Array | np.ndarray | None:
-        """The zero of an affine H, raveled: where every Newton step on H leads. None where unknown."""
+        """The zero of an affine H, raveled: where every Newton step on H leads. None where unknown or outside Θ."""
         return None
 
     def modulus(self) -> Modulus:

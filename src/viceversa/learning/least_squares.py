@@ -12,6 +12,7 @@ from jaxtyping import Array, Float, PyTree
 from viceversa.errors import InputError
 from viceversa.learning.base import Learning, Provenance, is_separable
 from viceversa.precision import as_finite_float64
+from viceversa.sets import Box, Free, NonNegative, Product
 from viceversa.sets.base import ConvexSet
 
 # Rows reduced to a triangle at a time, so that 10⁶ observations need little memory.
@@ -47,6 +48,7 @@ class LeastSquares(Learning):
     factor: np.ndarray
     target: np.ndarray
     minimum: np.ndarray
+    minimum_is_inside: bool = eqx.field(static=True)
     scale: np.ndarray
     scaled_mu: np.ndarray
     length: np.ndarray
@@ -92,6 +94,7 @@ class LeastSquares(Learning):
         singular = np.linalg.svd(unit, compute_uv=False) if n_theta else np.ones(1)
         _check_determined(unit, singular, n_rows)
         self.minimum = np.linalg.solve(unit, z) / columns
+        self.minimum_is_inside = _is_inside(set, self.minimum)
         self.scale = (singular[0] * columns) ** 2 * (1.0 + _SLACK)
         # Less what rounding may have added to the smallest singular value.
         blurred = (n_theta + _QR_ROUNDING) * np.finfo(float).eps * singular[0]
@@ -109,8 +112,8 @@ class LeastSquares(Learning):
         """The minimiser without Θ, as NumPy arrays of θ's structure."""
         return _unravel_like(self.set.zeros(), self.minimum)
 
-    def newton_point(self) -> Array | np.ndarray:
-        return self.minimum
+    def newton_point(self) -> Array | np.ndarray | None:
+        return self.minimum if self.minimum_is_inside else None
 
     def metric(self) -> Array | np.ndarray:
         """The diagonal of H's matrix times the largest eigenvalue that matrix has once its diagonal is 1."""
@@ -160,6 +163,18 @@ class LeastSquares(Learning):
         error = jnp.minimum(by_projection, jnp.linalg.norm(H / units))
         rounding = jnp.linalg.norm(self._rounding_parts(vector) / units)
         return (error + 2.0 * rounding) / (self.scaled_mu * jnp.min(units, initial=jnp.inf))
+
+
+def _is_inside(Theta: ConvexSet, vector: np.ndarray) -> bool:
+    """Whether a raveled point lies in a product of intervals, by NumPy alone; False where Θ is another set."""
+    if isinstance(Theta, Product):
+        blocks = jax.tree.leaves(Theta.blocks, is_leaf=lambda block: isinstance(block, ConvexSet))
+        sizes = [sum(leaf.size for leaf in jax.tree.leaves(block.zeros())) for block in blocks]
+        parts = np.split(vector, np.cumsum(sizes)[:-1])
+        return all(_is_inside(block, part) for block, part in zip(blocks, parts, strict=True))
+    if isinstance(Theta, Box):
+        return bool(((np.ravel(Theta.low) <= vector) & (vector <= np.ravel(Theta.high))).all())
+    return isinstance(Theta, Free) or (isinstance(Theta, NonNegative) and bool((vector >= 0).all()))
 
 
 def _as_design(A, n_theta: int) -> np.ndarray:
