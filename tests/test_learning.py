@@ -271,7 +271,8 @@ def test_one_newton_step_is_exact_where_bounds_do_not_bind(unit):
 
 
 @pytest.mark.parametrize(
-    ("n", "shared", "at_most"), [(2, 0.9, 4), (6, 0.0, 5), (6, 0.9, 10), (20, 0.9, 20), (310, 0.0, 20)]
+    ("n", "shared", "at_most"),
+    [(2, 0.9, 4), (6, 0.9, 10), (20, 0.9, 20), pytest.param(310, 0.0, 20, marks=pytest.mark.slow)],
 )
 @pytest.mark.parametrize("units", ["one", "many"])
 def test_bounds_that_bind_are_found_in_a_few_steps_in_any_units(n, shared, at_most, units):

@@ -110,6 +110,7 @@ def test_the_planted_portfolio_is_certified_and_covariances_stay_semidefinite_on
     assert len(set(smallest)) == 12
 
 
+@pytest.mark.slow
 def test_turnover_risk_and_groups_together_agree_with_clarabel():
     returns, held = generated_returns(10, 60), np.full(10, 0.1)
     groups = {"even": (range(0, 10, 2), 0.38)}

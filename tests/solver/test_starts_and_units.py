@@ -20,7 +20,7 @@ def solved(F, X, truth, f=None, learning=KNOWN, **options) -> vv.Solution:
     return solution
 
 
-@pytest.mark.parametrize(("power", "low"), [(2, 1e-6), (4, 1e-3)])
+@pytest.mark.parametrize(("power", "low"), [pytest.param(2, 1e-6, marks=pytest.mark.slow), (4, 1e-3)])
 def test_a_start_near_a_pole_is_not_the_measure_of_all_forces(power, low):
     """F(x_0) = −10¹² at the default start: within 10⁻⁸ of it lies almost everything."""
     solved(lambda x, t: 1.0 - x**-power, vv.Box(low, 10.0, shape=2), 1.0)
