@@ -14,12 +14,14 @@ from theory.random_instances import RandomInstance, build, run_all, stack
 from viceversa import precision
 
 SHAPES = [(4, 1, 1), (6, 3, 4), (5, 20, 2), (8, 8, 50)]  # (n, J, m): J from 1 to 20, θ of dimension 1 to 50
-N_EACH = 52  # 208 instances in all; even seeds affine, odd ones nonlinear with certified constants
+N_EACH = 52  # 208 instances in all, half of them with `make test-slow`; even seeds affine, odd ones nonlinear with certified constants
 N_STEPS = 300
 RECORDED = np.array([1, 2, 5, 10, 30, 100, 300])
 
 
-@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize(
+    "shape", [*SHAPES[:2], *(pytest.param(s, marks=pytest.mark.slow) for s in SHAPES[2:])], ids=str
+)
 def test_theorem_B_on_random_instances(shape):
     instances = [build(shape, seed, nonlinear=bool(seed % 2)) for seed in range(N_EACH)]
     proved, runs = _proved_and_run(instances)
