@@ -14,8 +14,7 @@ from __future__ import annotations
 import random
 import types
 import warnings
-import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -31,6 +30,7 @@ from jaxtyping import Array, PyTree
 from viceversa import precision
 from viceversa.errors import InputError, PrecisionWarning, UserFunctionError
 from viceversa.numpy_style import NumpyStyle, attributes_in, captured, in_numpy_style
+from viceversa.same_program import known_program, literals_of
 
 _NUMPY_NEEDED = (jax.errors.TracerArrayConversionError,)
 _NUMPY_SIGNS = (
@@ -45,9 +45,6 @@ _CONTROL_FLOW = (
     jax.errors.ConcretizationTypeError,
 )
 _JITTED = type(jax.jit(lambda: 0))
-_MOST_PROGRAMS = 1024
-# Parameters of a derivative rule that compare.
-_COMPARABLE = (jax_core.ClosedJaxpr, jax_core.Jaxpr, tuple, list, int, str, type(None))
 
 
 class Program(eqx.Module):
@@ -175,7 +172,7 @@ def trace_with_output(name: str, function: Any, *likes: PyTree) -> Traced:
             return Traced(_with_own_data(function), output)
         data = [_own(const) for const in closed.consts]
     _warn_about_single_precision(name, data)
-    program = Program(data=data, jaxpr=_known_program(function, closed.jaxpr), out_tree=out_tree, name=name)
+    program = Program(data=data, jaxpr=known_program(function, closed.jaxpr), out_tree=out_tree, name=name)
     return Traced(program, output)
 
 
@@ -294,7 +291,7 @@ def _refuse_random_numbers(
         return
     again, _ = _make_jaxpr(traceable, avals)
     first, second = (
-        [np.asarray(number).tobytes() for number in (*each.consts, *(v.val for v in _literals(each.jaxpr)))]
+        [np.asarray(number).tobytes() for number in (*each.consts, *(v.val for v in literals_of(each.jaxpr)))]
         for each in (closed, again)
     )
     if first != second:
@@ -335,93 +332,6 @@ def _make_jaxpr(function: Callable, avals: tuple) -> tuple[jax_core.ClosedJaxpr,
     inner: Any = getattr(function, "__wrapped__") if isinstance(function, _JITTED) else function  # noqa: B009
     closed, shape = jax.make_jaxpr(lambda *args: inner(*args), return_shape=True)(*avals)
     return closed, jax.tree.structure(shape)
-
-
-class _Known(NamedTuple):
-    """A program, and the function it came from where that is needed to tell it from others."""
-
-    jaxpr: Any
-    function: Callable[[], Any]
-
-
-_known_programs: dict[Any, _Known] = {}
-
-
-def _known_program(function: Any, jaxpr: Any) -> Any:
-    """The same program as traced before, if there is one: what is compiled for a program is found by its identity."""
-    rules: list[Any] = []
-    try:
-        key = (_outline(jaxpr, rules), id(function) if rules else None)
-        known = _known_programs.get(key)
-        if known is not None and (not rules or known.function() is function):
-            return known.jaxpr
-        origin = weakref.ref(function) if rules else lambda: None
-    except TypeError:  # something in it cannot be compared
-        return jaxpr
-    for literal in _literals(jaxpr):
-        if isinstance(literal.val, np.ndarray):
-            literal.val = literal.val.copy()  # it may be the user's own
-    while len(_known_programs) >= _MOST_PROGRAMS:
-        _known_programs.pop(next(iter(_known_programs)))
-    _known_programs[key] = _Known(jaxpr, origin)
-    return jaxpr
-
-
-def _outline(jaxpr: Any, rules: list[Any]) -> tuple:
-    """All of a program but the names of its variables; derivative rules, which do not compare, go to `rules`."""
-    number: dict[Any, int] = {}
-
-    def seen(variable: Any) -> Any:
-        if not isinstance(variable, jax_core.Literal):
-            return number.setdefault(variable, len(number))
-        value = np.asarray(variable.val)
-        return value.tobytes(), variable.aval
-
-    def parameter(value: Any) -> Any:
-        if isinstance(value, jax_core.ClosedJaxpr):
-            return value if value.consts else _outline(value.jaxpr, rules)
-        if isinstance(value, jax_core.Jaxpr):
-            return _outline(value, rules)
-        if isinstance(value, (tuple, list)):
-            return type(value), tuple(parameter(part) for part in value)
-        return type(value), value  # 1, 1.0 and True are equal, but not the same
-
-    def parameters(equation: Any) -> tuple:
-        found = []
-        for key in sorted(equation.params):
-            value = equation.params[key]
-            is_rule = equation.primitive.name.startswith("custom_") and not isinstance(value, _COMPARABLE)
-            if is_rule:
-                rules.append(value)
-            found.append((key, type(value) if is_rule else parameter(value)))
-        return tuple(found)
-
-    given = (*jaxpr.constvars, *jaxpr.invars)
-    return (
-        len(jaxpr.constvars),
-        tuple([(seen(variable), variable.aval) for variable in given]),
-        tuple(
-            [
-                (
-                    equation.primitive,
-                    tuple(map(seen, equation.invars)),
-                    tuple([(seen(variable), variable.aval) for variable in equation.outvars]),
-                    parameters(equation),
-                )
-                for equation in jaxpr.eqns
-            ]
-        ),
-        tuple(map(seen, jaxpr.outvars)),
-    )
-
-
-def _literals(jaxpr: Any) -> Iterator[Any]:
-    """The single numbers written into a program."""
-    for variables in (*(equation.invars for equation in jaxpr.eqns), jaxpr.outvars):
-        yield from (each for each in variables if isinstance(each, jax_core.Literal))
-    for equation in jaxpr.eqns:
-        for inner in jax_core.jaxprs_in_params(equation.params):
-            yield from _literals(inner)
 
 
 def _raised(name: str, function: Callable, args: tuple, error: Exception) -> UserFunctionError:
