@@ -12,8 +12,9 @@ from jaxtyping import Array, Float
 
 from viceversa.krylov import gmres
 from viceversa.learners.base import Learner, LearnerState
-from viceversa.learning.base import Learning, is_separable
+from viceversa.learning.base import Learning
 from viceversa.numerics import solve_dense
+from viceversa.sets.intervals import is_separable
 
 LARGEST_DENSE = 300  # components of θ up to which its Jacobian is formed
 MAX_PRODUCTS = 40
@@ -51,9 +52,8 @@ class NewtonLearner(Learner):
     """
 
     reference: ClassVar[str] = "facchinei2003finite, Ch. 9"
-    step_counts: ClassVar[int] = (
-        3 + _N_TRIALS
-    )  # at most: H at θ_k, its Jacobian, H at s and at the trial points
+    # At most: H at θ_k, its Jacobian, H at s and at the trial points; none where the zero of H is known.
+    step_counts: ClassVar[int] = 3 + _N_TRIALS
 
     def step(self, learning: Learning, state: LearnerState, x: Array | None = None, key=None) -> LearnerState:
         theta, unravel = jax.flatten_util.ravel_pytree(state.theta)

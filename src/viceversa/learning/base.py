@@ -6,12 +6,10 @@ from abc import abstractmethod
 from typing import ClassVar, Literal, NamedTuple
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PyTree
 
-from viceversa.sets import Box, Free, NonNegative, Product
 from viceversa.sets.base import ConvexSet
 
 Provenance = Literal["exact", "certified", "declared", "estimated"]
@@ -96,11 +94,3 @@ class Learning(eqx.Module):
         if self.is_gradient:
             return (1.0 - contraction) / mu
         return (mu - np.sqrt(max(mu**2 - lipschitz**2 * (1.0 - contraction**2), 0.0))) / lipschitz**2
-
-
-def is_separable(Theta: ConvexSet) -> bool:
-    """Whether Θ is a product of intervals, so that it is projected on coordinate by coordinate in any units."""
-    if isinstance(Theta, Product):
-        blocks = jax.tree.leaves(Theta.blocks, is_leaf=lambda block: isinstance(block, ConvexSet))
-        return all(is_separable(block) for block in blocks)
-    return isinstance(Theta, (Box, NonNegative, Free))

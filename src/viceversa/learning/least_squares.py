@@ -10,10 +10,10 @@ import numpy as np
 from jaxtyping import Array, Float, PyTree
 
 from viceversa.errors import InputError
-from viceversa.learning.base import Learning, Provenance, is_separable
+from viceversa.learning.base import Learning, Provenance
 from viceversa.precision import as_finite_float64
-from viceversa.sets import Box, Free, NonNegative, Product
 from viceversa.sets.base import ConvexSet
+from viceversa.sets.intervals import interval_bounds, is_separable
 
 # Rows reduced to a triangle at a time, so that 10⁶ observations need little memory.
 _ROWS_PER_FACTOR = 1 << 16
@@ -94,7 +94,8 @@ class LeastSquares(Learning):
         singular = np.linalg.svd(unit, compute_uv=False) if n_theta else np.ones(1)
         _check_determined(unit, singular, n_rows)
         self.minimum = np.linalg.solve(unit, z) / columns
-        self.minimum_is_inside = _is_inside(set, self.minimum)
+        bounds = interval_bounds(set)
+        self.minimum_is_inside = bounds is not None and _lies_between(self.minimum, *bounds)
         self.scale = (singular[0] * columns) ** 2 * (1.0 + _SLACK)
         # Less what rounding may have added to the smallest singular value.
         blurred = (n_theta + _QR_ROUNDING) * np.finfo(float).eps * singular[0]
@@ -165,16 +166,8 @@ class LeastSquares(Learning):
         return (error + 2.0 * rounding) / (self.scaled_mu * jnp.min(units, initial=jnp.inf))
 
 
-def _is_inside(Theta: ConvexSet, vector: np.ndarray) -> bool:
-    """Whether a raveled point lies in a product of intervals, by NumPy alone; False where Θ is another set."""
-    if isinstance(Theta, Product):
-        blocks = jax.tree.leaves(Theta.blocks, is_leaf=lambda block: isinstance(block, ConvexSet))
-        sizes = [sum(leaf.size for leaf in jax.tree.leaves(block.zeros())) for block in blocks]
-        parts = np.split(vector, np.cumsum(sizes)[:-1])
-        return all(_is_inside(block, part) for block, part in zip(blocks, parts, strict=True))
-    if isinstance(Theta, Box):
-        return bool(((np.ravel(Theta.low) <= vector) & (vector <= np.ravel(Theta.high))).all())
-    return isinstance(Theta, Free) or (isinstance(Theta, NonNegative) and bool((vector >= 0).all()))
+def _lies_between(vector: np.ndarray, low: np.ndarray, high: np.ndarray) -> bool:
+    return bool(((low <= vector) & (vector <= high)).all())
 
 
 def _as_design(A, n_theta: int) -> np.ndarray:

@@ -15,8 +15,9 @@ from viceversa import krylov
 from viceversa.local_derivative import local_derivative
 from viceversa.numerics import irregular_signs, positive_part, safe_divide, solve_dense
 from viceversa.problem import MisspecifiedVI
-from viceversa.sets import Ball, Box, Free, Intersection, NonNegative, Product
+from viceversa.sets import Ball, Intersection, Product
 from viceversa.sets.base import ConvexSet
+from viceversa.sets.intervals import is_box
 
 MAX_PRODUCTS_SYMMETRIC = 200  # MINRES keeps five vectors, so it may take its time
 LEAST_CURVATURE = 0.05  # local derivatives below this share of a typical other in their row say nothing
@@ -314,11 +315,6 @@ def _eliminate(matvec: Callable, rhs: PyTree) -> krylov.KrylovResult:
     rows = jax.vmap(lambda v: jax.flatten_util.ravel_pytree(matvec(split(v)))[0])(unit)
     solution = solve_dense(rows.T + _ROUNDING * unit, vector)
     return krylov.KrylovResult(split(solution), jnp.asarray(vector.size))
-
-
-def is_box(X: ConvexSet) -> bool:
-    """Whether X is a product of intervals, so that each coordinate may have a scale of its own."""
-    return isinstance(X, (Box, NonNegative, Free))
 
 
 def _has_flat_faces(X: ConvexSet) -> bool:

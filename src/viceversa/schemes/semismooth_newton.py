@@ -25,7 +25,6 @@ from viceversa.schemes.interior_point import LARGEST, Lifted, interior_point, li
 from viceversa.schemes.newton_system import (
     Metric,
     Probed,
-    is_box,
     linearise,
     local_metric,
     natural_merit,
@@ -41,6 +40,7 @@ from viceversa.schemes.smoothed_newton import (
     smoothed_map,
     smoothed_merit,
 )
+from viceversa.sets.intervals import is_box
 
 _FIRST_BATCH = 20  # first-order iterations before Newton is tried
 # The same where X is a box: smoothing needs no good guess of the active bounds; and where F and f are affine besides, so that
@@ -219,8 +219,8 @@ class SemismoothNewton(Scheme):
         if problem.learning.depends_on_x:
             H = F
         else:
-            n_learned = 0 if problem.learning.is_known else 1 + state.n_newton
-            H = self.newton_learner.step_counts * n_learned
+            is_given = problem.learning.is_known or problem.learning.newton_point() is not None
+            H = 0 if is_given else self.newton_learner.step_counts * (1 + state.n_newton)
         first = self.first.counts(problem, state.first, state.n_first)
         return first + OracleCounts(F=F, f=F, pullback=seen, H=H)
 
@@ -236,7 +236,7 @@ class SemismoothNewton(Scheme):
                 _restarted(problem, first),
                 n_left,
                 jnp.asarray(False),
-                (state.settled & (state.n_newton > 0)) | _says_nothing_of_rest(problem, state.n_failed),
+                (state.settled & (state.n_newton > 0)) | _tol_decides(problem, state.n_failed),
                 n_left == 0,
                 state.n_first + 1,
                 jnp.asarray(FIRST_ORDER),
@@ -267,7 +267,7 @@ class SemismoothNewton(Scheme):
             # What had to be rescued is ill-conditioned: a small residual says little there, so go on while Newton helps.
             converging=helped & (trial.fast | (state.patience > _PATIENCE)),
             settled=jnp.where(helped, trial.settled, state.settled)
-            | _says_nothing_of_rest(problem, state.n_failed + ~helped),
+            | _tol_decides(problem, state.n_failed + ~helped),
             pause=jnp.asarray(True),
             n_newton=state.n_newton + 1,
             n_failed=state.n_failed + jnp.where(helped, 0, 1),
@@ -386,8 +386,8 @@ def _smooths(problem: MisspecifiedVI) -> bool:
     return is_box(problem.set) and not problem.runs_on_host and not problem.learning.depends_on_x
 
 
-def _says_nothing_of_rest(problem: MisspecifiedVI, n_failed) -> Array:
-    """Whether `tol` alone decides: coordinates have no units of their own, or Newton has failed too often to wait for it."""
+def _tol_decides(problem: MisspecifiedVI, n_failed) -> Array:
+    """Whether `tol` decides alone: coordinates have no units of their own, or Newton has failed too often to wait for it."""
     return jnp.asarray(not _smooths(problem)) | (n_failed >= _PATIENCE)
 
 
