@@ -189,9 +189,8 @@ _LEARNERS = {
     "PrimalDualLearner": "one primal–dual step on a saddle point, for `vv.SaddleLearning`",
     "StochasticGradient": "one projected step along samples of −H(θ), for `vv.SampledLearning`",
 }
-_OWN_SOURCE = {
-    "Simultaneous": "dey2026misspecified, Alg. 1"
-}  # a scheme of any method; the order is the paper's
+# A scheme of any method; the order of its steps is the paper's.
+_OWN_SOURCE = {"Simultaneous": "dey2026misspecified, Alg. 1"}
 
 
 def rules_table() -> list[RuleRow]:

@@ -109,9 +109,9 @@ def least_force(problem: MisspecifiedVI, x0: Array, theta: PyTree) -> Float[Arra
 def force_unit(problem: MisspecifiedVI, x: Array, theta: PyTree, scales: Scales) -> tuple[Array, Array]:
     """F(x, θ) and F̂ = max(‖F(x)‖, min(‖F(x_0)‖, ‖F(x)‖ + ‖∂F(x)(x − x_0)‖)), all in ∞-norms and at this θ.
 
-    What x tells about the force at x_0 keeps a start near a pole of F, where forces are as large as one likes, from
-    being the measure of all others; where F is affine in x it is never the smaller of the two. A coordinate that has
-    hardly moved counts with its own size.
+    ‖F(x_0)‖ counts as F_least where it is less. What x tells about the force at x_0 keeps a start near a pole of F, where
+    forces are as large as one likes, from being the measure of all others; where F is affine in x it is never the smaller
+    of the two. A coordinate that has hardly moved counts with its own size.
     """
     F = problem.at(theta).F
     at_start = jnp.fmax(max_abs(F(scales.x0)), scales.F_least)
