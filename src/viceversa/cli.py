@@ -5,6 +5,9 @@ from __future__ import annotations
 import os
 import re
 import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from enum import StrEnum
 from importlib import resources
 from pathlib import Path
@@ -33,6 +36,7 @@ app = typer.Typer(
 _UsageProblem: type[Exception] = next(
     kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException"
 )
+_SECONDS_BETWEEN_LINES = 10.0
 
 
 class Learn(StrEnum):
@@ -130,14 +134,8 @@ def reproduce(
 
     check_writable(output)  # said before minutes of work, not after
     settings = replace(QUICK if quick else Settings(), learn=learn.value)
-    with _progress() as bar:
-        task = bar.add_task("starting", total=None)
-        written = run(
-            settings,
-            output,
-            lambda words, n, total: bar.update(task, description=words, completed=n, total=total),
-        )
-        bar.update(task, description="done")
+    with _progress() as report:
+        written = run(settings, output, report)
     for path in written:
         print(path)
 
@@ -221,12 +219,23 @@ def _print_table(title: str, columns: tuple[str, ...], rows: list[tuple[str, ...
     Console(width=None if sys.stdout.isatty() else 160).print(table)
 
 
-def _progress() -> Progress:
-    return Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        console=Console(stderr=True),
-        transient=True,
-    )
+@contextmanager
+def _progress() -> Iterator[Callable[[str, int, int], None]]:
+    """What long work tells how far it has come: a bar on a terminal; elsewhere, as in a log, a line now and then."""
+    console = Console(stderr=True)
+    if console.is_terminal:
+        columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
+        with Progress(*columns, console=console, transient=True) as bar:
+            task = bar.add_task("starting", total=None)
+            yield lambda words, n, total: bar.update(task, description=words, completed=n, total=total)
+        return
+    began, told = time.monotonic(), -_SECONDS_BETWEEN_LINES
+
+    def report(words: str, n: int, total: int) -> None:
+        nonlocal told
+        seconds = time.monotonic() - began
+        if seconds - told >= _SECONDS_BETWEEN_LINES or n == total:
+            told = seconds
+            print(f"{n}/{total} {words} ({seconds:.0f} s)", file=sys.stderr, flush=True)
+
+    yield report

@@ -55,6 +55,18 @@ def test_output_that_is_a_file_is_refused_before_any_work(viceversa, tmp_path):
         assert "Choose another directory" in sentence
 
 
+def test_a_log_hears_how_far_long_work_has_come(viceversa, monkeypatch, tmp_path):
+    def work(settings, directory, report):
+        for n, words in enumerate(["tuning", "a", "b", "done"]):
+            report(words, n, 3)
+        return [directory / "figure.png"]
+
+    monkeypatch.setattr("viceversa.experiments.reproduce", work)
+    code, out, err = viceversa("reproduce", "--output", tmp_path)
+    assert (code, out) == (0, f"{tmp_path / 'figure.png'}\n")
+    assert err.splitlines() == ["0/3 tuning (0 s)", "3/3 done (0 s)"]  # those between came within seconds
+
+
 @pytest.mark.skipif(os.geteuid() == 0, reason="the superuser may write anywhere")
 def test_directory_without_permission_is_refused(viceversa, tmp_path):
     tmp_path.chmod(0o500)
