@@ -55,8 +55,8 @@ def test_the_command_lists_and_refuses(capsys):
         command.main(["no_such_benchmark"])
 
 
-def test_data_is_stored_where_jax_reads_it_in_place():
-    _, at = market(20, 3)
+def test_large_data_is_stored_where_jax_reads_it_in_place():
+    _, at = market(1000, 3)
     assert at.r.ctypes.data % 64 == at.g.ctypes.data % 64 == 0
     assert at.r.flags.c_contiguous
 

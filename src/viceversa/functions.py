@@ -30,6 +30,7 @@ from jaxtyping import Array, PyTree
 from viceversa import precision
 from viceversa.errors import InputError, PrecisionWarning, UserFunctionError
 from viceversa.numpy_style import NumpyStyle, attributes_in, captured, in_numpy_style
+from viceversa.quick_module import QuickModule
 from viceversa.same_program import known_program, literals_of
 
 _NUMPY_NEEDED = (jax.errors.TracerArrayConversionError,)
@@ -47,7 +48,7 @@ _CONTROL_FLOW = (
 _JITTED = type(jax.jit(lambda: 0))
 
 
-class Program(eqx.Module):
+class Program(QuickModule):
     """A user's function as a traced program: `jaxpr` is its text, `data` the arrays it closed over."""
 
     data: list[np.ndarray]

@@ -7,7 +7,10 @@ import math
 import jax
 import numpy as np
 
+from viceversa.errors import InputError
+
 _ALIGNMENT = 64  # bytes; XLA's minimum for arrays it does not own
+_SMALL = 1024  # numbers; fewer are copied in no time wherever they are
 
 
 def double():
@@ -18,6 +21,8 @@ def double():
 def float64_copy(value) -> np.ndarray:
     """A float64 copy that starts where JAX can read it in place; a large array elsewhere is copied at every solve."""
     array = np.asarray(value)
+    if array.size <= _SMALL:
+        return np.array(array, dtype=np.float64, order="C", subok=False)
     copy = _in_place(np.empty(8 * array.size + _ALIGNMENT, dtype=np.uint8), array.shape)
     copy[...] = array
     return copy
@@ -34,41 +39,48 @@ def _in_place(memory: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
 
 
 def as_float64(name: str, value) -> np.ndarray:
-    """`value` as a float64 NumPy array, refused in a sentence when it is not numeric or not finite."""
-    from viceversa.errors import InputError
-
-    try:
-        array = np.asarray(value)
-        if array.dtype.kind not in "biufc":
-            raise TypeError
-        if array.dtype.kind == "c":
-            raise InputError(f"{name} is complex; real numbers are needed.")
-        array = float64_copy(array)
-    except (TypeError, ValueError) as error:
-        if isinstance(error, InputError):
-            raise
-        raise InputError(
-            f"{name} is {type(value).__name__}, which does not convert to an array of numbers. Pass numbers."
-        ) from None
+    """`value` as a float64 NumPy array of its own, refused in a sentence where it is not numeric or has NaN."""
+    array = _numbers(name, value)
     if np.isnan(array).any():
-        n_nan = int(np.isnan(array).sum())
-        if array.ndim == 0:
-            raise InputError(f"{name} is NaN; a number is needed.")
-        first = np.argwhere(np.isnan(array))[0].tolist()
-        raise InputError(
-            f"{name} has NaN at {n_nan} of {array.size} entries (first: {first}). Remove or fill them."
-        )
+        raise _has_nan(name, array)
     return array
 
 
 def as_finite_float64(name: str, value) -> np.ndarray:
-    """`value` as a float64 array without NaN and without infinities, or a sentence."""
-    from viceversa.errors import InputError
-
-    array = as_float64(name, value)
+    """`value` as a float64 array of its own without NaN and without infinities, or a sentence."""
+    array = _numbers(name, value)
     if not np.isfinite(array).all():
+        if np.isnan(array).any():
+            raise _has_nan(name, array)
         n_infinite = int(np.isinf(array).sum())
         raise InputError(
             f"{name} is infinite at {n_infinite} of {array.size} entries. Finite numbers are needed."
         )
     return array
+
+
+def _numbers(name: str, value) -> np.ndarray:
+    try:
+        array = np.asarray(value)
+    except (TypeError, ValueError):
+        raise _no_numbers(name, value) from None
+    if array.dtype.kind == "c":
+        raise InputError(f"{name} is complex; real numbers are needed.")
+    if array.dtype.kind not in "biuf":
+        raise _no_numbers(name, value)
+    return float64_copy(array)
+
+
+def _no_numbers(name: str, value) -> InputError:
+    return InputError(
+        f"{name} is {type(value).__name__}, which does not convert to an array of numbers. Pass numbers."
+    )
+
+
+def _has_nan(name: str, array: np.ndarray) -> InputError:
+    if array.ndim == 0:
+        return InputError(f"{name} is NaN; a number is needed.")
+    n_nan, first = int(np.isnan(array).sum()), np.argwhere(np.isnan(array))[0].tolist()
+    return InputError(
+        f"{name} has NaN at {n_nan} of {array.size} entries (first: {first}). Remove or fill them."
+    )

@@ -181,8 +181,7 @@ class Run:
 
     def _solution(self, status: Status, certificate: Certificate, n_steps: int, seconds: float) -> Solution:
         point = jax.tree.map(np.asarray, self.point)
-        # Through the class: a bound method of a module is slow to make.
-        phases = type(self.scheme).phases(self.scheme, self.problem)
+        phases = self.scheme.phases(self.problem)
         assert self.counts is not None
         return Solution(
             x=point.x,

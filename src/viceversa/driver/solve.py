@@ -159,14 +159,11 @@ def _starts(
         x0 = init.x if x0 is None else x0
         theta0 = init.theta if theta0 is None else theta0
         multiplier0 = init.multiplier if multiplier0 is None else multiplier0
-    # Through the class: a bound method of a module is slow to make, and this is on the way of every solve.
-    check = MisspecifiedVI
-    x = precision.zeros(problem.shape) if x0 is None else check.check_x(problem, names[0], x0)
-    Theta = problem.learning.set
-    theta = type(Theta).zeros(Theta) if theta0 is None else check.check_theta(problem, names[1], theta0)
+    x = precision.zeros(problem.shape) if x0 is None else problem.check_x(names[0], x0)
+    theta = problem.learning.set.zeros() if theta0 is None else problem.check_theta(names[1], theta0)
     if multiplier0 is None:
         return x, theta, np.zeros(problem.n_constraints)
-    return x, theta, check.check_multiplier(problem, names[2], multiplier0)
+    return x, theta, problem.check_multiplier(names[2], multiplier0)
 
 
 def _inside(problem: MisspecifiedVI) -> np.ndarray:

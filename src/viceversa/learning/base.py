@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PyTree
 
+from viceversa.quick_module import QuickModule
 from viceversa.sets.base import ConvexSet
 
 Provenance = Literal["exact", "certified", "declared", "estimated"]
@@ -24,7 +25,7 @@ class Modulus(NamedTuple):
     is_gradient: bool
 
 
-class Learning(eqx.Module):
+class Learning(QuickModule):
     """The secondary VI: θ* in Θ with H(θ*)ᵀ(ϑ − θ*) ≥ 0 for all ϑ in Θ. Subclasses are final."""
 
     depends_on_x: ClassVar[bool] = False  # whether H is H(θ, x): then (x, λ, θ) must move together

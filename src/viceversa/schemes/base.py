@@ -6,12 +6,12 @@ import inspect
 from abc import abstractmethod
 from typing import Any, ClassVar, NamedTuple
 
-import equinox as eqx
 from jaxtyping import Array, Float, PyTree
 
 from viceversa.errors import InputError
 from viceversa.methods.base import Info, Method, OracleCounts
 from viceversa.problem import MisspecifiedVI
+from viceversa.quick_module import QuickModule
 
 
 class Point(NamedTuple):
@@ -23,7 +23,7 @@ class Point(NamedTuple):
     x_average: Float[Array, "..."]
 
 
-class Scheme(eqx.Module):
+class Scheme(QuickModule):
     """How (x, λ, θ) moves. Subclasses are final."""
 
     few_steps: ClassVar[bool] = False  # whether a run takes so few of them that compiling it takes longer

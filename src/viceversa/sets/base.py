@@ -8,7 +8,6 @@ from abc import abstractmethod
 from collections.abc import Callable
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -17,6 +16,7 @@ from jaxtyping import Array, Float, PyTree
 
 from viceversa import numerics, precision
 from viceversa.errors import InputError
+from viceversa.quick_module import QuickModule
 
 
 def point_method(method: Callable) -> Callable:
@@ -51,7 +51,7 @@ def sample_method(method: Callable) -> Callable:
     return call
 
 
-class ConvexSet(eqx.Module):
+class ConvexSet(QuickModule):
     """A nonempty closed convex set S of arrays (or of trees of arrays, for a parameter with several parts).
 
     Everything traced (`project`, `support`, `violation`, `sample`) may be called inside a compiled
