@@ -126,6 +126,15 @@ def test_a_small_point_in_a_large_box_with_a_force_on_it():
         assert not vv.certify(problem, [0.005]).holds
 
 
+def test_a_parameter_that_is_learned_has_to_be_given():
+    """The middle of Θ would be taken for the truth: here the answer there is another one."""
+    learning = vv.LeastSquares([[1.0]], [2.0], set=vv.Box([0.0], [3.0]))
+    problem = vv.MisspecifiedVI(lambda x, t: x - t, set=vv.Box([0.0], [9.0]), learning=learning)
+    with refused("theta is missing. This problem learns its parameter"):
+        vv.certify(problem, [1.5])
+    assert vv.certify(problem, [2.0], theta=[2.0]).holds
+
+
 def test_a_tiny_box():
     problem = vv.MisspecifiedVI(
         lambda x, t: -1.0 + 0.0 * x, set=vv.Box([0.0], [1e-9]), learning=vv.Known(0.0)

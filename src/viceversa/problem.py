@@ -15,6 +15,7 @@ from viceversa import functions, precision
 from viceversa.errors import InputError, UserFunctionError
 from viceversa.learning.base import Learning
 from viceversa.once import once_for_each
+from viceversa.quick_module import QuickModule
 from viceversa.sets.base import ConvexSet, is_shape
 
 _SMALL_JACOBIAN = 1 << 16  # numbers in a Jacobian up to which its rows are taken all at once
@@ -76,7 +77,7 @@ class AtTheta(NamedTuple):
     X: ConvexSet
 
 
-class MisspecifiedVI(eqx.Module):
+class MisspecifiedVI(QuickModule):
     """Find x* and θ* with F(x*, θ*)ᵀ(y − x*) ≥ 0 for all y in X with f(y, θ*) ≤ 0, θ* from `learning`.
 
     `operator(x, theta)` returns an array of x's shape; `constraints(x, theta)` an array of J numbers,
@@ -180,6 +181,17 @@ class MisspecifiedVI(eqx.Module):
         if _shapes(given) != shapes:
             raise InputError(f"{name} has shape {_shapes(given)}; θ has {shapes} (from learning.set).")
         return given
+
+    def theta_or_known(self, theta: Any) -> PyTree:
+        """`theta` checked, or the parameter itself where the problem knows it."""
+        if theta is None:
+            if not self.learning.is_known:
+                raise InputError(
+                    "theta is missing. This problem learns its parameter, so say at which θ to measure: that of a solution, "
+                    "the θ_k of a run, or the truth θ*."
+                )
+            theta = self.learning.set.interior_point()
+        return self.check_theta("theta", theta)
 
     def check_multiplier(self, name: str, multiplier: Any) -> np.ndarray:
         """`multiplier` as J nonnegative numbers, or a sentence."""

@@ -26,6 +26,23 @@ def test_a_start_near_a_pole_is_not_the_measure_of_all_forces(power, low):
     solved(lambda x, t: 1.0 - x**-power, vv.Box(low, 10.0, shape=2), 1.0)
 
 
+@pytest.mark.parametrize(
+    ("f", "low", "x0", "truth"),
+    [
+        (lambda x, t: 1.0 / x - 1.0, 1e-6, None, 1.0),
+        pytest.param(lambda x, t: jnp.exp(x) - 10.0 * t, 0.0, [50.0], jnp.log(10.0), marks=pytest.mark.slow),
+    ],
+    ids=["pole", "exponential"],
+)
+def test_slopes_of_constraints_at_the_start_are_forgotten_when_newton_fails(f, low, x0, truth):
+    """∇f(x_0) is 10¹² or 10²¹ times what it is at the solution, and every weight of the first steps hangs on it."""
+    force = 1.0 if x0 is None else -30.0
+    solution = solved(
+        lambda x, t: x + force * t, vv.Box([low], [50.0]), truth, f, vv.Known(1.0), x0=x0, max_iter=30_000
+    )
+    assert "interior point: x and λ" in solution.trace.phase
+
+
 def test_a_far_start_of_a_steep_force():
     solved(lambda x, t: x**9 - 1.0, WIDE, 1.0, x0=[100.0, 50.0])
 

@@ -93,9 +93,7 @@ def certify(
     x = problem.check_x("x", x)
     multiplier = np.zeros(problem.n_constraints) if multiplier is None else multiplier
     multiplier = problem.check_multiplier("multiplier", multiplier)
-    if theta is None:
-        theta = problem.learning.set.interior_point()
-    theta = problem.check_theta("theta", theta)
+    theta = problem.theta_or_known(theta)
     with precision.double():
         start = jnp.asarray(np.zeros(problem.shape) if x0 is None else problem.check_x("x0", x0))
         start = problem.set.project(start) if x0 is None else start

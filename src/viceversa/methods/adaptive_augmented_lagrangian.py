@@ -161,6 +161,15 @@ class AdaptiveAugmentedLagrangian(Method):
         )
         return next_state, Info(step_size=trial.gamma, penalty=jnp.max(rho, initial=0.0))
 
+    def begun_anew(self, problem: MisspecifiedVI, theta: PyTree, state: AdaptiveState) -> AdaptiveState:
+        """The same point with steps and weights found there; evaluations are counted on."""
+        anew = self.init(problem, theta, state.x, state.lam)
+        return eqx.tree_at(
+            lambda s: (s.k, s.n_first, s.n_tests),
+            anew,
+            (state.k, state.n_first + anew.n_first, state.n_tests),
+        )
+
     def output(self, state: AdaptiveState) -> tuple[Array, Array]:
         return state.x, state.lam
 

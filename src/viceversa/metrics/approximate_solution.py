@@ -13,7 +13,7 @@ from viceversa.metrics.affine_gap import AffineGap
 from viceversa.metrics.gap import checked_modulus, gap_at
 from viceversa.metrics.intervals import EpsilonInterval, GapInterval
 from viceversa.metrics.nonlinear_gap import IN_SET
-from viceversa.metrics.residuals import infeasibility, known_theta
+from viceversa.metrics.residuals import infeasibility
 from viceversa.problem import MisspecifiedVI
 
 MAX_ROUNDS = 60
@@ -42,7 +42,7 @@ def epsilon(problem: MisspecifiedVI, x: Any, theta: Any = None, *, mu: Any = Non
         >>> round(vv.epsilon(problem, [3.0]).upper, 6)
         1.0
     """
-    x, theta = problem.check_x("x", x), known_theta(problem, theta)
+    x, theta = problem.check_x("x", x), problem.theta_or_known(theta)
     modulus = checked_modulus(mu)
     outside = float(problem.set.violation(x))
     if outside > IN_SET * (1.0 + np.abs(x).max(initial=0.0)):

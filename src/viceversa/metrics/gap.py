@@ -14,7 +14,7 @@ from viceversa.errors import InputError
 from viceversa.metrics.affine_gap import AffineGap
 from viceversa.metrics.intervals import GapInterval, GapIntervals
 from viceversa.metrics.nonlinear_gap import NonlinearGap
-from viceversa.metrics.residuals import infeasibilities, known_theta
+from viceversa.metrics.residuals import infeasibilities
 from viceversa.problem import MisspecifiedVI
 
 
@@ -58,7 +58,7 @@ def relaxed_gaps(
 ) -> GapIntervals:
     """`relaxed_gap` for a stack of points, each started where the one before ended; one ε each, or one for all."""
     points = [problem.check_x(f"xs[{i}]", x) for i, x in enumerate(xs)]
-    theta = known_theta(problem, theta)
+    theta = problem.theta_or_known(theta)
     epsilons = _checked_epsilons(problem, points, epsilons, theta)
     modulus = checked_modulus(mu)
     if not points:

@@ -28,7 +28,7 @@ def infeasibility(problem: MisspecifiedVI, x: Any, theta: Any = None) -> float:
         >>> vv.infeasibility(problem, [4.0, 0.0])
         3.0
     """
-    return infeasibilities(problem, [problem.check_x("x", x)], known_theta(problem, theta))[0]
+    return infeasibilities(problem, [problem.check_x("x", x)], problem.theta_or_known(theta))[0]
 
 
 def infeasibilities(problem: MisspecifiedVI, points: list, theta: PyTree) -> list[float]:
@@ -41,7 +41,7 @@ def infeasibilities(problem: MisspecifiedVI, points: list, theta: PyTree) -> lis
 
 def kkt_residual(problem: MisspecifiedVI, x: Any, multiplier: Any, theta: Any = None) -> float:
     """‖(x − P_X(x − F − Jfᵀλ), λ − [λ + f]₊)‖∞ at (x, λ, θ): zero exactly at KKT points."""
-    x, theta = problem.check_x("x", x), known_theta(problem, theta)
+    x, theta = problem.check_x("x", x), problem.theta_or_known(theta)
     multiplier = problem.check_multiplier("multiplier", multiplier)
     with precision.double():
         run = _kkt_residual if problem.runs_on_host else _kkt_residual_compiled
@@ -60,7 +60,7 @@ def natural_residual(problem: MisspecifiedVI, x: Any, theta: Any = None) -> floa
         >>> round(vv.natural_residual(problem, [1.0]), 9)  # 1 − F(1) = 3, and its projection is 1.5
         0.5
     """
-    x, theta = problem.check_x("x", x), known_theta(problem, theta)
+    x, theta = problem.check_x("x", x), problem.theta_or_known(theta)
     if isinstance(problem.constraints, functions.Callback):
         raise InputError(
             "natural_residual: constraints is a callback, and projecting on { f ≤ 0 } needs f inside a compiled program. "
@@ -87,18 +87,6 @@ def parameter_error(problem: MisspecifiedVI, theta: Any, theta_true: Any) -> flo
     theta, theta_true = problem.check_theta("theta", theta), problem.check_theta("theta_true", theta_true)
     with precision.double():
         return float(tree_norm(tree_subtract(theta, theta_true)))
-
-
-def known_theta(problem: MisspecifiedVI, theta: Any) -> PyTree:
-    """`theta` checked, or the parameter itself where the problem knows it."""
-    if theta is None:
-        if not problem.learning.is_known:
-            raise InputError(
-                "theta is missing. This problem learns its parameter, so say at which θ to measure: the θ_k of a run "
-                "or the truth θ*."
-            )
-        theta = problem.learning.set.interior_point()
-    return problem.check_theta("theta", theta)
 
 
 def _infeasibility(f: Constraints, x):

@@ -171,6 +171,11 @@ def interior_point(problem: MisspecifiedVI, lifted: Lifted, x0: Array, theta: Py
         centre, pullback = jax.vjp(point, jnp.zeros_like(lifted.lower))
         start = pullback(jnp.asarray(x0) - centre)[0]
     unit_x = jnp.where(jnp.isfinite(width) & (width > 0), width, jnp.maximum(jnp.abs(start), 1.0))
+    low, high = jnp.asarray(lifted.lower) / unit_x, jnp.asarray(lifted.upper) / unit_x
+    fixed = jnp.asarray(lifted.upper <= lifted.lower)
+    has_low, has_high = jnp.isfinite(low) & ~fixed, jnp.isfinite(high) & ~fixed
+    u_start = _well_inside(start / unit_x, low, high, has_low, has_high, fixed)
+    start = unit_x * u_start  # at a bound F and f may have poles
     unit_F = jnp.maximum(jnp.max(jnp.abs(operator(start) * unit_x)), 1e-300)
     J0 = jax.jacrev(constraints)(start)
     unit_c = jnp.maximum(jnp.abs(constraints(start)), jnp.sum(jnp.abs(J0) * unit_x, axis=1))
@@ -178,9 +183,6 @@ def interior_point(problem: MisspecifiedVI, lifted: Lifted, x0: Array, theta: Py
     C_rows = jnp.asarray(lifted.C) * unit_x
     unit_e = jnp.maximum(jnp.max(jnp.abs(C_rows), axis=1, initial=1e-300), 1e-300)
     C_rows, d_rows = C_rows / unit_e[:, None], jnp.asarray(lifted.d) / unit_e
-    low, high = jnp.asarray(lifted.lower) / unit_x, jnp.asarray(lifted.upper) / unit_x
-    fixed = jnp.asarray(lifted.upper <= lifted.lower)
-    has_low, has_high = jnp.isfinite(low) & ~fixed, jnp.isfinite(high) & ~fixed
 
     def scaled_force(u: Array, lam: Array) -> Array:
         return force(unit_x * u, lam * unit_F / unit_c) * unit_x / unit_F
@@ -288,7 +290,7 @@ def interior_point(problem: MisspecifiedVI, lifted: Lifted, x0: Array, theta: Py
         alive = jnp.all(jnp.isfinite(progress.now.x)) & (progress.since_best < 15)
         return alive & (progress.best_error > _TARGET) & (progress.k < _MAX_STEPS)
 
-    begin = _start(start / unit_x, low, high, has_low, has_high, fixed, scaled_constraints, rows=C_rows)
+    begin = _start(u_start, scaled_constraints(u_start), has_low, has_high, n_rows=C_rows.shape[0])
     progress = _Progress(begin, begin, error(begin), jnp.asarray(0), jnp.asarray(0))
     progress = jax.lax.while_loop(unfinished, step, progress)
     x = point(progress.best.x * unit_x)
@@ -296,19 +298,22 @@ def interior_point(problem: MisspecifiedVI, lifted: Lifted, x0: Array, theta: Py
     return Interior(X.project(x), lam, progress.k)
 
 
-def _start(u: Array, low, high, has_low, has_high, fixed, constraints: Any, rows: Array) -> _Iterate:
-    """A point well inside the bounds near the given one, with unit multipliers (the units are the problem's own)."""
+def _well_inside(u: Array, low, high, has_low, has_high, fixed) -> Array:
+    """The point well inside the bounds next to the given one."""
     margin = 0.1
     inside_low = jnp.where(has_low, low + jnp.where(has_high, margin * (high - low), margin), -jnp.inf)
     inside_high = jnp.where(has_high, high - jnp.where(has_low, margin * (high - low), margin), jnp.inf)
-    u = jnp.where(fixed, low, jnp.clip(u, inside_low, inside_high))
-    c = constraints(u)
+    return jnp.where(fixed, low, jnp.clip(u, inside_low, inside_high))
+
+
+def _start(u: Array, c: Array, has_low, has_high, n_rows: int) -> _Iterate:
+    """This point, where the constraints are c, with unit multipliers (the units are the problem's own)."""
     s = jnp.maximum(-c, 0.1)
     ones = jnp.ones_like(u)
     return _Iterate(
         x=u,
         lam=0.1 / s,
-        nu=jnp.zeros(rows.shape[0]),
+        nu=jnp.zeros(n_rows),
         s=s,
         w_low=jnp.where(has_low, 0.1 * ones, 0.0),
         w_high=jnp.where(has_high, 0.1 * ones, 0.0),

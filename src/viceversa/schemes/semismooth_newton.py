@@ -9,7 +9,6 @@ from typing import Any, ClassVar, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from viceversa.errors import InputError
@@ -183,12 +182,15 @@ class SemismoothNewton(Scheme):
         return state.n_failed >= state.patience
 
     def rescued(self, problem: MisspecifiedVI, state: NewtonState) -> NewtonState:
-        """θ to the end, then the dense interior-point method at that θ, where the problem is small enough for it."""
+        """θ to the end, then the dense interior-point method at that θ, where the problem is small enough for it.
+
+        Next time when Newton has failed as often again.
+        """
         lifted = lift(problem.set) if _size(problem) <= LARGEST else None
-        endless = jnp.asarray(np.iinfo(np.int64).max)
+        state = eqx.tree_at(lambda s: s.patience, state, 2 * state.patience)
         if lifted is None or problem.runs_on_host or problem.learning.depends_on_x:
-            return eqx.tree_at(lambda s: s.patience, state, endless)
-        return _rescue(self, problem, lifted, eqx.tree_at(lambda s: s.patience, state, endless))
+            return state
+        return _rescue(self, problem, lifted, state)
 
     def phase(self, state: NewtonState) -> Array:
         return state.phase
@@ -443,7 +445,11 @@ def _rescue(
     finite = jnp.all(jnp.isfinite(found.x)) & jnp.all(jnp.isfinite(found.lam))
     method = state.first.method
     x, lam = jnp.where(finite, found.x, method.x), jnp.where(finite, found.lam, method.lam)
-    first = eqx.tree_at(lambda s: (s.method, s.learner), state.first, (method.placed(x, lam), learner))
+    # Its steps and weights are those of where the run began, which may be worlds apart.
+    adaptive = scheme.first.method
+    assert isinstance(adaptive, AdaptiveAugmentedLagrangian)
+    method = adaptive.begun_anew(problem, learner.theta, method.placed(x, lam))
+    first = eqx.tree_at(lambda s: (s.method, s.learner), state.first, (method, learner))
     counted = state.n_products + 3 * found.n_steps * math.prod(problem.shape)
     return eqx.tree_at(
         lambda s: (s.first, s.newton, s.n_left, s.n_products, s.phase),
