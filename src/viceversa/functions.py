@@ -158,7 +158,7 @@ def trace_with_output(name: str, function: Any, *likes: PyTree) -> Traced:
             function = _named(name, function)
             value = function(*jax.tree.map(jnp.asarray, likes))
             return Traced(function, jax.ShapeDtypeStruct(value.shape, value.dtype))
-        avals = jax.tree.map(_aval, likes)
+        avals = _avals(likes)
         if isinstance(function, Program) and function.takes(avals):
             return Traced(function, function.output_like())
         key = _structure(function, avals)
@@ -198,8 +198,10 @@ def _named(name: str, callback: Callback) -> Callback:
     return Callback(function=callback.function, pullback=callback.pullback, name=name)
 
 
-def _aval(like: Any) -> jax.ShapeDtypeStruct:
-    return float64_of(np.shape(like))
+def _avals(likes: tuple) -> tuple:
+    if all(isinstance(like, jax.ShapeDtypeStruct) for like in jax.tree.leaves(likes)):
+        return likes
+    return jax.tree.map(lambda like: float64_of(np.shape(like)), likes)
 
 
 @lru_cache(maxsize=1024)
@@ -216,13 +218,16 @@ def _structure(function: Any, avals: tuple) -> Any:
     """A module's structure and the shapes it is called with, or None for anything else."""
     if not isinstance(function, eqx.Module) or isinstance(function, (Program, Callback)):
         return None
-    leaves, tree = jax.tree.flatten((function, avals))
-    shapes = tuple((np.shape(v), v.dtype) if hasattr(v, "dtype") else v for v in leaves)
+    leaves, tree = jax.tree.flatten(function)
+    # 1, 1.0 and True are equal, but not the same.
+    kinds = [(v.shape, v.dtype) if hasattr(v, "dtype") else (type(v), v) for v in leaves]
+    shapes, theta = jax.tree.flatten(avals)
+    key = tree, tuple(kinds), theta, tuple([each.shape for each in shapes])
     try:
-        hash((tree, shapes))
+        hash(key)
     except TypeError:
         return None
-    return tree, shapes
+    return key
 
 
 def output_like(function: Any, *likes: PyTree) -> Any:
@@ -231,7 +236,7 @@ def output_like(function: Any, *likes: PyTree) -> Any:
         if isinstance(function, Callback):
             value = function(*jax.tree.map(jnp.asarray, likes))
             return jax.ShapeDtypeStruct(value.shape, value.dtype)
-        avals = jax.tree.map(_aval, likes)
+        avals = _avals(likes)
         if isinstance(function, Program) and function.takes(avals):
             return function.output_like()
         known = _known_outputs.get(_structure(function, avals))
@@ -245,7 +250,7 @@ def is_affine_in(function: Callable, argument: int, *likes: PyTree) -> bool:
     the argument. `False` means "not proved".
     """
     with precision.double():
-        avals = jax.tree.map(_aval, likes)
+        avals = _avals(likes)
 
         def derivative(direction, *args):
             def along(value):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -21,7 +22,7 @@ from viceversa.sets.base import ConvexSet, is_shape
 _SMALL_JACOBIAN = 1 << 16  # numbers in a Jacobian up to which its rows are taken all at once
 
 
-class Constraints(eqx.Module):
+class Constraints(QuickModule):
     """f(·, θ) at a fixed θ: call it for the values, `vjp` for the values and their pullback."""
 
     function: Any
@@ -67,6 +68,12 @@ def _x_width(X: ConvexSet) -> np.ndarray:
 def _theta_width(Theta: ConvexSet) -> np.ndarray:
     widths = map(np.asarray, jax.tree.leaves(Theta.width()))
     return np.asarray(max((w[np.isfinite(w)].max(initial=0.0) for w in widths), default=0.0))
+
+
+@once_for_each
+def _theta_form(Theta: ConvexSet) -> tuple[list[tuple[int, ...]], Any]:
+    """The shapes of θ's arrays and the tree they make."""
+    return jax.tree.flatten(Theta.shape, is_leaf=is_shape)
 
 
 class AtTheta(NamedTuple):
@@ -124,20 +131,27 @@ class MisspecifiedVI(QuickModule):
                 "MisspecifiedVI: set is a tree of arrays, but x is one array. Pass vv.Product with a list of blocks."
             )
         likes = _likes(set, learning.set, functions.runs_on_host(operator, constraints))
-        self.set, self.learning, self.symmetric = set, learning, symmetric
-        self.operator, output = functions.trace_with_output("operator", operator, *likes)
+        traced, output = functions.trace_with_output("operator", operator, *likes)
         _check_operator_output(output, set.shape)
-        if constraints is None:
-            self.constraints, self.n_constraints = None, 0
-        else:
+        traced_f, n_constraints = None, 0
+        if constraints is not None:
             if isinstance(constraints, functions.Callback) and constraints.pullback is None:
                 raise InputError(
                     "constraints: a callback needs its pullback. Use vv.callback_constraints(fn, vjp)."
                 )
-            self.constraints, output = functions.trace_with_output("constraints", constraints, *likes)
-            self.n_constraints = _check_constraints_output(output)
-        self.constraint_names = _names(constraint_names, self.n_constraints)
-        self.x_width, self.theta_width = _x_width(set), _theta_width(learning.set)
+            traced_f, output = functions.trace_with_output("constraints", constraints, *likes)
+            n_constraints = _check_constraints_output(output)
+        self.set_fields(
+            operator=traced,
+            set=set,
+            constraints=traced_f,
+            learning=learning,
+            constraint_names=_names(constraint_names, n_constraints),
+            n_constraints=n_constraints,
+            symmetric=symmetric,
+            x_width=_x_width(set),
+            theta_width=_theta_width(learning.set),
+        )
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -169,18 +183,20 @@ class MisspecifiedVI(QuickModule):
 
     def check_theta(self, name: str, theta: Any) -> PyTree:
         """`theta` as float64 arrays of the learning set's structure, or a sentence."""
-        shapes = self.learning.set.shape
+        shapes, tree = _theta_form(self.learning.set)
         try:
-            given = jax.tree.map(
-                lambda _, leaf: precision.as_finite_float64(name, leaf), shapes, theta, is_leaf=is_shape
+            leaves = tree.flatten_up_to(theta)
+        except ValueError:
+            raise InputError(
+                f"{name} has another structure than θ, which is {self.learning.set.shape}."
+            ) from None
+        given = [precision.as_finite_float64(name, leaf) for leaf in leaves]
+        found = tree.unflatten(given)
+        if [array.shape for array in given] != shapes:
+            raise InputError(
+                f"{name} has shape {_shapes(found)}; θ has {self.learning.set.shape} (from learning.set)."
             )
-        except ValueError as error:
-            if isinstance(error, InputError):
-                raise
-            raise InputError(f"{name} has another structure than θ, which is {shapes}.") from None
-        if _shapes(given) != shapes:
-            raise InputError(f"{name} has shape {_shapes(given)}; θ has {shapes} (from learning.set).")
-        return given
+        return found
 
     def theta_or_known(self, theta: Any) -> PyTree:
         """`theta` checked, or the parameter itself where the problem knows it."""
@@ -207,7 +223,8 @@ def _likes(X: ConvexSet, Theta: ConvexSet, on_host: bool) -> tuple[PyTree, PyTre
     """What x and θ look like; callbacks are called with them, so they get points that exist."""
     if on_host:
         return X.interior_point(), Theta.interior_point()
-    return functions.float64_of(X.shape), jax.tree.map(functions.float64_of, Theta.shape, is_leaf=is_shape)
+    shapes, tree = _theta_form(Theta)
+    return functions.float64_of(X.shape), tree.unflatten(map(functions.float64_of, shapes))
 
 
 def _shapes(tree: PyTree) -> Any:
@@ -249,7 +266,7 @@ def _check_constraints_output(output: Any) -> int:
         )
     if not np.issubdtype(output.dtype, np.floating):
         raise UserFunctionError(f"constraints: returns {output.dtype} numbers; floating point is needed.")
-    return int(np.prod(output.shape))
+    return math.prod(output.shape)
 
 
 def _names(names: Sequence[str] | None, n_constraints: int) -> tuple[str, ...]:

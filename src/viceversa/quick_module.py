@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import equinox as eqx
 
@@ -16,3 +16,7 @@ class QuickModule(eqx.Module):
 
     if not TYPE_CHECKING:
         __getattribute__ = object.__getattribute__
+
+    def set_fields(self, **fields: Any) -> None:
+        """All fields at once, to be called by `__init__` only; Equinox looks into what is assigned one at a time."""
+        vars(self).update(fields)

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from viceversa import one_kernel
@@ -15,6 +14,7 @@ from viceversa.once import once_for_each
 
 _KEPT_BYTES = 1 << 26  # data of problems up to this size stays on the device between calls
 _MOST_PROGRAMS = 256
+_MOST_QUESTIONS = 1 << 14  # each a fifth of a microsecond
 _LARGE = 1 << 19  # numbers in an array from which compilation is short beside the solve
 # XLA's thirty-two are many for what is compiled here.
 _IN_FOUR_PARTS = {"xla_cpu_parallel_codegen_split_count": 4}
@@ -56,12 +56,25 @@ class Compiled:
             self._programs[key] = program
         else:
             found = program(*arrays)
+        _await(found.arrays)
         return Packed([_on_host(array) for array in found.arrays], found.packing).whole()
+
+
+def _await(arrays: list[jax.Array]) -> None:
+    """Ask a short program for some milliseconds whether it is done: to sleep and be woken up may take longer than it does.
+
+    One that works on large arrays can use the processor that asking keeps busy.
+    """
+    if arrays and all(array.size <= one_kernel.LARGEST for array in arrays):
+        last = arrays[-1]
+        for _ in range(_MOST_QUESTIONS):
+            if last.is_ready():  # and the others with it
+                return
 
 
 def _on_host(array: jax.Array) -> Any:
     """The same memory as a NumPy array; random keys have no such form."""
-    return array if jnp.issubdtype(array.dtype, jax.dtypes.extended) else np.asarray(array)
+    return np.asarray(array) if isinstance(array.dtype, np.dtype) else array
 
 
 def _compile(function: Callable, quickly: bool, *args: Any) -> tuple[Callable, Any]:

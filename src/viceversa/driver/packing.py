@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -11,7 +11,7 @@ import numpy as np
 
 _SMALL = 1024  # numbers in an array up to which it lies side by side with others
 _VECTORS = {np.dtype(np.float64): "floats", np.dtype(np.int64): "integers", np.dtype(np.bool_): "integers"}
-_ARRAYS = (np.ndarray, np.generic, jax.Array)
+_ARRAYS = (np.ndarray, np.generic, jax.Array)  # in this order: asking for the last takes longest
 
 
 class Later:
@@ -29,10 +29,11 @@ class Later:
 
 
 class _Place(NamedTuple):
-    """Where a leaf is: in which array, and from where on if it shares that array."""
+    """Where a leaf is: in which array, and from where to where if it shares that array."""
 
     array: int
     offset: int | None
+    end: int
     shape: tuple[int, ...]
     dtype: Any
 
@@ -40,18 +41,18 @@ class _Place(NamedTuple):
         array = arrays[self.array]
         if self.offset is None:
             return array
-        end = self.offset + math.prod(self.shape)
         if isinstance(array, np.ndarray):
-            part = array[..., self.offset : end]
+            part = array[..., self.offset : self.end]
         else:  # the same, traced with less ado
-            part = jax.lax.slice_in_dim(array, self.offset, end, axis=-1)
+            part = jax.lax.slice_in_dim(array, self.offset, self.end, axis=-1)
         part = part.reshape((*array.shape[:-1], *self.shape))
         return part if part.dtype == self.dtype else part.astype(self.dtype)
 
 
 class _Fixed(NamedTuple):
-    """A leaf that is not an array and the same in every tree packed alike."""
+    """A leaf that is not an array and the same in every tree packed alike; 1, 1.0 and True are equal, but not the same."""
 
+    kind: type
     leaf: Any
 
     def found(self, _arrays: list) -> Any:
@@ -101,7 +102,7 @@ class _Placing:
 
     def place(self, leaf: Any) -> Packing | _Place | _Fixed:
         if not isinstance(leaf, _ARRAYS):
-            return self.packing(leaf.tree) if isinstance(leaf, Later) else _Fixed(leaf)
+            return self.packing(leaf.tree) if isinstance(leaf, Later) else _Fixed(type(leaf), leaf)
         place = self.known.get(id(leaf)) if self.once else None
         if place is None:
             place = self.known[id(leaf)] = self.new_place(leaf)
@@ -111,21 +112,74 @@ class _Placing:
         vector = _VECTORS.get(leaf.dtype) if leaf.size <= _SMALL else None
         if vector is None:
             self.parts.append([leaf])
-            return _Place(len(self.parts) - 1, None, leaf.shape, leaf.dtype)
+            return _Place(len(self.parts) - 1, None, leaf.size, leaf.shape, leaf.dtype)
         array = self.vectors.get(vector)
         if array is None:
             array = self.vectors[vector] = len(self.parts)
             self.parts.append([])
             self.ends[array] = 0
         offset = self.ends[array]
-        self.ends[array] = offset + leaf.size
+        self.ends[array] = end = offset + leaf.size
         self.parts[array].append(leaf)
-        return _Place(array, offset, leaf.shape, leaf.dtype)
+        return _Place(array, offset, end, leaf.shape, leaf.dtype)
 
-    def arrays(self, module: Any) -> list:
-        """The arrays, put together by `jax.numpy` or, outside a program, by `numpy`."""
+    def arrays(self) -> list:
+        """The arrays of a program."""
         shared = set(self.vectors.values())
-        return [_joined(parts, module) if i in shared else parts[0] for i, parts in enumerate(self.parts)]
+        return [
+            _joined(parts, _ravel, jnp) if i in shared else parts[0] for i, parts in enumerate(self.parts)
+        ]
+
+
+class _Layout(NamedTuple):
+    """How trees of one form are packed outside a program: for each array its leaves' numbers, and whether they share it."""
+
+    packing: Packing
+    arrays: tuple[tuple[bool, tuple[int, ...]], ...]
+
+    @classmethod
+    def of(cls, value: Any) -> _Layout:
+        placing = _Placing(once=False)
+        packing = placing.packing(value)
+        members: list[list[int]] = [[] for _ in placing.parts]
+        for number, place in enumerate(packing.places):
+            assert not isinstance(place, Packing), "parts for later come out of programs"
+            if isinstance(place, _Place):
+                members[place.array].append(number)
+        shared = set(placing.vectors.values())
+        return cls(packing, tuple([(i in shared, tuple(each)) for i, each in enumerate(members)]))
+
+    def filled(self, leaves: list) -> list:
+        return [
+            _joined([leaves[i] for i in numbers], _flat, np) if shared else leaves[numbers[0]]
+            for shared, numbers in self.arrays
+        ]
+
+
+_MOST_LAYOUTS = 256
+_layouts: dict[Any, _Layout] = {}
+
+
+def _layout(tree: Any, leaves: list, value: Any) -> _Layout:
+    """The layout of a form is found once: a solve packs a dozen small arrays, and others of the same form the next time."""
+    form = (
+        tree,
+        tuple(
+            [
+                (leaf.shape, leaf.dtype) if isinstance(leaf, _ARRAYS) else _Fixed(type(leaf), leaf)
+                for leaf in leaves
+            ]
+        ),
+    )
+    try:
+        known = _layouts.get(form)
+    except TypeError:  # something in it cannot be compared
+        return _Layout.of(value)
+    if known is None:
+        while len(_layouts) >= _MOST_LAYOUTS:
+            _layouts.pop(next(iter(_layouts)))
+        known = _layouts[form] = _Layout.of(value)
+    return known
 
 
 @jax.tree_util.register_pytree_node_class
@@ -140,21 +194,21 @@ class Packed:
         """A tree within a program; a leaf that stands in several places is there once."""
         placing = _Placing(once=True)
         packing = placing.packing(value)
-        return cls(placing.arrays(jnp), packing)
+        return cls(placing.arrays(), packing)
 
     @classmethod
     def like(cls, value: Any) -> Packed:
         """A tree within a program, as every other with leaves of these shapes, whether some are the same or not."""
         placing = _Placing(once=False)
         packing = placing.packing(value)
-        return cls(placing.arrays(jnp), packing)
+        return cls(placing.arrays(), packing)
 
     @classmethod
     def on_host(cls, value: Any) -> Packed:
         """A tree outside a program, as every other with leaves of these shapes: another such tree needs no other program."""
-        placing = _Placing(once=False)
-        packing = placing.packing(value)
-        return cls(placing.arrays(np), packing)
+        leaves, tree = jax.tree.flatten(value)
+        layout = _layout(tree, leaves, value)
+        return cls(layout.filled(leaves), layout.packing)
 
     def whole(self) -> Any:
         """The tree itself."""
@@ -168,11 +222,15 @@ class Packed:
         return cls(list(arrays), packing)
 
 
-def _joined(parts: list, module: Any) -> Any:
-    """Leaves of one vector, end to end; flags as integers."""
-    flat = np.ravel if module is np else _ravel
+def _joined(parts: list, flat: Callable[[Any], Any], module: Any) -> Any:
+    """Leaves of one vector, end to end, by `numpy` or `jax.numpy`; flags as integers."""
     wide = [flat(part).astype(np.int64) if part.dtype == np.bool_ else flat(part) for part in parts]
     return wide[0] if len(wide) == 1 else module.concatenate(wide)
+
+
+def _flat(part: Any) -> np.ndarray:
+    """As `np.ravel`, which takes three times as long."""
+    return part.reshape(-1)
 
 
 def _ravel(part: jax.Array) -> jax.Array:

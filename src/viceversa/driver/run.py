@@ -160,13 +160,12 @@ class Run:
     def _read(self, outcome: loop.Outcome) -> tuple[int, int, int, Certificate]:
         """The verdict, the iteration, the number of rows and the certificate of a compiled stretch."""
         self.standing, self.point = outcome.standing, outcome.point
-        numbers = np.asarray(outcome.summary)
-        kkt, infeasibility, learning_error = numbers[3:6]
-        found = Residuals(kkt, infeasibility, learning_error, Relative(*numbers[6:10]))
-        self.counts = OracleCounts(*(int(count) for count in numbers[10:14]))
-        values, units = np.asarray(outcome.constraint_values), np.asarray(outcome.constraint_units)
+        verdict, k, n_rows, kkt, infeasibility, learning_error, *numbers = outcome.summary.tolist()
+        found = Residuals(kkt, infeasibility, learning_error, Relative(*numbers[:4]))
+        self.counts = OracleCounts(*map(int, numbers[4:]))
+        values, units = outcome.constraint_values, outcome.constraint_units
         certificate = build_certificate(self.problem, found, values, units, float(self.tol))
-        return int(numbers[0]), int(numbers[1]), int(numbers[2]), certificate
+        return int(verdict), int(k), int(n_rows), certificate
 
     def _certify(self, x0, theta0) -> Certificate:
         point = self.point = self.scheme.output(self.progress.scheme)

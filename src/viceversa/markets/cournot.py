@@ -15,9 +15,10 @@ from viceversa.markets.firms import cost_function, market_shape, per_entry, quad
 from viceversa.precision import as_float64
 from viceversa.problem import MisspecifiedVI
 from viceversa.sets import Box
+from viceversa.quick_module import QuickModule
 
 
-class CournotOperator(eqx.Module):
+class CournotOperator(QuickModule):
     """The firms' marginal losses, x of shape (n_firms, n_products):
 
         separable: F_id(x, θ) = c_id'(x) + b_d (X_d + x_id) − a_d,   X_d = Σ_i x_id               (1)
@@ -41,7 +42,7 @@ class CournotOperator(eqx.Module):
         return self.demand.price(market_total(x, self.pooled), theta)
 
 
-class PriceCap(eqx.Module):
+class PriceCap(QuickModule):
     """f_d(x, θ) = p(X_d; θ) − p_cap ≤ 0: no product sells above its cap (one constraint in a pooled market)."""
 
     price_cap: np.ndarray

@@ -13,13 +13,14 @@ from viceversa.errors import InputError
 from viceversa.learning import LeastSquares
 from viceversa.precision import as_float64
 from viceversa.sets import Box, Product
+from viceversa.quick_module import QuickModule
 
 # Θ reaches this factor either side of the fit unless bounds are given: far wider than any usable data's error,
 # and compact, which the theory asks for (the paper's Θ = {b ≥ 0} is not).
 THETA_FACTOR = 4.0
 
 
-class LinearDemand(eqx.Module):
+class LinearDemand(QuickModule):
     """The price at which a total quantity sells, p(X; θ) = a − b X.
 
     With `intercept` given, a is known and θ = b; without it θ = {"intercept": a, "slope": b}. Both are one

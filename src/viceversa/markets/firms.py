@@ -12,12 +12,13 @@ from jaxtyping import Array
 
 from viceversa import functions, precision
 from viceversa.errors import InputError, UserFunctionError
+from viceversa.quick_module import QuickModule
 
 _LEVELS = np.linspace(0.0, 1.0, 18)[:-1]  # fractions of capacity at which costs are sampled
 _N_RANDOM = 8  # random output plans, and random directions, sampled besides
 
 
-class QuadraticCosts(eqx.Module):
+class QuadraticCosts(QuickModule):
     """c(x) = ½ r x² + g x for every firm and product."""
 
     r: np.ndarray
@@ -31,7 +32,7 @@ class QuadraticCosts(eqx.Module):
         return self.r * x + self.g
 
 
-class CostFunction(eqx.Module):
+class CostFunction(QuickModule):
     """Any convex differentiable costs: `function(x)` gives one number per firm, or per firm and product."""
 
     function: Any

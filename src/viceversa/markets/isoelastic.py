@@ -18,11 +18,12 @@ from viceversa.markets.demand import read_observations
 from viceversa.precision import as_finite_float64
 from viceversa.problem import MisspecifiedVI
 from viceversa.sets import Box
+from viceversa.quick_module import QuickModule
 
 _SPREAD = 0.25  # Θ reaches this share either side of the fit
 
 
-class IsoelasticOperator(eqx.Module):
+class IsoelasticOperator(QuickModule):
     """F_i(q, θ) = c_i'(q_i) − p(Q) + q_i p(Q)/(γQ),  p(Q) = (A/Q)^{1/γ},  θ = (log A, γ)."""
 
     costs: Any
@@ -37,7 +38,7 @@ class IsoelasticOperator(eqx.Module):
         return jnp.exp((theta[0] - jnp.log(jnp.sum(q))) / theta[1])
 
 
-class NonlinearCap(eqx.Module):
+class NonlinearCap(QuickModule):
     """f = p(Q) − p_cap ≤ 0: convex in q, nonlinear in q and θ."""
 
     price_cap: np.ndarray

@@ -20,6 +20,7 @@ from viceversa.precision import as_finite_float64, float64_copy
 from viceversa.problem import MisspecifiedVI
 from viceversa.sets import Box, Product, Simplex
 from viceversa.sets.base import ConvexSet
+from viceversa.quick_module import QuickModule
 
 # Θ reaches this factor either side of the sample's moments: compact, and never a θ at which return or risk is flat.
 _THETA_FACTOR = 4.0
@@ -55,7 +56,7 @@ class Moments(Learning):
         return jax.tree.map(jnp.subtract, theta, self.moments)  # (1)
 
 
-class ReturnAndRisk(eqx.Module):
+class ReturnAndRisk(QuickModule):
     """F(x, θ) = risk_aversion·S x − m: the gradient of ½ risk_aversion xᵀSx − mᵀx."""
 
     risk_aversion: np.ndarray
@@ -64,7 +65,7 @@ class ReturnAndRisk(eqx.Module):
         return self.risk_aversion * (theta["covariance"] @ x) - theta["mean"]
 
 
-class PortfolioLimits(eqx.Module):
+class PortfolioLimits(QuickModule):
     """f = (xᵀSx/risk_limit² − 1, Σ_{i ∈ group} x_i − cap): the risk limit, if there is one, then the groups."""
 
     risk_limit: np.ndarray | None
