@@ -82,6 +82,18 @@ def test_a_little_change_takes_a_few_steps_from_the_last_solution():
     assert len(loop.begin_compiled._programs) == n_programs
 
 
+def test_from_a_solution_nearby_newton_is_tried_at_once(reference):
+    """Other bounds of the third constraint: one first-order step for its length, instead of a batch, and Newton."""
+    other = scaled.problem(scale_f=(1.0, 1.0, 1.01))
+    cold = vv.solve(other)
+    start = vv.solve(scaled.problem(scale_F=1.001))  # forces a thousandth larger: x is the same, λ is not
+    warm = vv.solve(other, init=start)
+    assert warm.success
+    assert [phase.startswith("first order") for phase in warm.trace.phase[1:]].count(True) == 1
+    assert warm.nit < cold.nit
+    np.testing.assert_allclose(warm.x, cold.x, rtol=0, atol=1e-8)
+
+
 def test_chunked_and_fused_take_the_same_path(reference):
     seen = []
     chunked = vv.solve(scaled.problem(), callback=lambda now: seen.append(now["k"]))

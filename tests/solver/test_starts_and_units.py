@@ -105,3 +105,18 @@ def test_where_nothing_is_finite_at_the_default_start_the_run_begins_inside(case
 def test_what_is_not_a_problem_but_has_one_is_told_so():
     with refused("problem is Instance; a vv.MisspecifiedVI, its `.problem`, is needed."):
         vv.solve(vv.gallery.harker())  # pyright: ignore[reportArgumentType]
+
+
+def test_a_start_outside_its_set_is_projected_and_a_note_says_so():
+    learning = vv.LeastSquares([1.0, 2.0], [0.3, 0.6], set=vv.Box(0.0, 1.0, shape=()))
+    problem = vv.MisspecifiedVI(
+        lambda x, theta: x - theta, set=vv.Box([0.0, 0.0], [1.0, 1.0]), learning=learning
+    )
+    found = vv.solve(problem, x0=[4.0, 0.5], theta0=2.0)
+    assert [note[:42] for note in found.notes] == [
+        "The start of x lies outside X, so the run ",
+        "The start of θ lies outside Θ, so the run ",
+    ]
+    assert "0.75 of its largest" in found.notes[0]
+    assert vv.solve(problem, x0=[4.0, 0.5], callback=lambda seen: False).notes == found.notes[:1]
+    assert vv.solve(problem, x0=[0.3, 1.0], theta0=1.0).notes == vv.solve(problem, init=found).notes == ()

@@ -113,6 +113,7 @@ class Outcome(NamedTuple):
     point: Point
     constraint_values: Array
     constraint_units: Array
+    began_at: tuple[Array, PyTree]  # x0 and θ0, projected
     summary: Float[Array, " 14"]
 
 
@@ -218,7 +219,9 @@ def _stretch(given: Given, run: Packed) -> Packed:
         summary += [*scheme.counts(problem, now.scheme, now.k)]
         summary = jnp.stack([jnp.asarray(number, jnp.float64) for number in summary])
         here = Later(Standing(now, scales, x0, theta0))
-        return Packed.of(Outcome(here, Later(carry.rows), carry.ks, point, values, units, summary))
+        return Packed.of(
+            Outcome(here, Later(carry.rows), carry.ks, point, values, units, (x0, theta0), summary)
+        )
 
     none = jnp.asarray(0)
     move, see = Kernel(moved, given, run, none), Kernel(seen, given, run)

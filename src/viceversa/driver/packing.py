@@ -230,7 +230,7 @@ def _joined(parts: list, flat: Callable[[Any], Any], module: Any) -> Any:
 
 def _flat(part: Any) -> np.ndarray:
     """As `np.ravel`, which takes three times as long."""
-    return part.reshape(-1)
+    return np.asarray(part).reshape(-1)
 
 
 def _ravel(part: jax.Array) -> jax.Array:

@@ -58,6 +58,7 @@ class Run:
         self.standing: Later | None = None
         self.point: Point | None = None
         self.counts: OracleCounts | None = None
+        self.began_at: tuple[Any, PyTree] | None = None
 
     # -- the two ways to go round --------------------------------------------------------------
     def fused(self) -> Solution:
@@ -76,11 +77,11 @@ class Run:
             tighten = verdict == loop.REACHED and not certificate.holds and n_tightenings < _N_TIGHTENINGS
             if not (tighten or verdict == loop.STALLED):
                 return self._solution(self._status(verdict, certificate), certificate, k, now[1])
-            standing = jax.tree.map(jnp.asarray, outcome.standing.whole())
+            standing = outcome.standing.whole()
             self.progress = standing.progress
             if tighten:
                 tol, n_tightenings = tol / 10.0, n_tightenings + 1
-                self.progress = eqx.tree_at(lambda now: now.verdict, self.progress, jnp.asarray(loop.RUNNING))
+                self.progress = eqx.tree_at(lambda now: now.verdict, self.progress, np.asarray(loop.RUNNING))
             else:
                 forced = self._help(certificate)
             if forced is not None:
@@ -99,6 +100,7 @@ class Run:
         x0, theta0, lam0 = self.starts
         x0, theta0, lam0 = jax.tree.map(jnp.asarray, (x0, theta0, lam0))
         x0, theta0 = self.problem.set.project(x0), self.problem.learning.set.project(theta0)
+        self.began_at = x0, theta0
         self.progress, scales = start(self.problem, self.scheme, x0, theta0, lam0, jax.random.key(self.seed))
         tol, spent, forced, n_tightenings = self.tol, 0.0, None, 0
         table = ProgressTable(verbose)
@@ -139,14 +141,15 @@ class Run:
     # -- what the host decides -----------------------------------------------------------------
     def _help(self, certificate: Certificate) -> Status | None:
         """For a scheme that gives up: look for a proof of infeasibility, else rescue it."""
-        point = self.scheme.output(self.progress.scheme)
+        point = self.point
+        assert point is not None
         if certificate.relative["feasibility"] > _SUSPICIOUS:
             self.infeasibility = prove_infeasible(self.problem, point.x, point.lam, point.theta)
             if self.infeasibility is not None:
                 return Status.infeasible if self.infeasibility.proved else Status.infeasible_suspected
         state = self.scheme.rescued(self.problem, self.progress.scheme)
         self.progress = eqx.tree_at(
-            lambda now: (now.scheme, now.verdict), self.progress, (state, jnp.asarray(loop.RUNNING))
+            lambda now: (now.scheme, now.verdict), self.progress, (state, np.asarray(loop.RUNNING))
         )
         return None
 
@@ -159,7 +162,7 @@ class Run:
     # -- what comes of it ----------------------------------------------------------------------
     def _read(self, outcome: loop.Outcome) -> tuple[int, int, int, Certificate]:
         """The verdict, the iteration, the number of rows and the certificate of a compiled stretch."""
-        self.standing, self.point = outcome.standing, outcome.point
+        self.standing, self.point, self.began_at = outcome.standing, outcome.point, outcome.began_at
         verdict, k, n_rows, kkt, infeasibility, learning_error, *numbers = outcome.summary.tolist()
         found = Residuals(kkt, infeasibility, learning_error, Relative(*numbers[:4]))
         self.counts = OracleCounts(*map(int, numbers[4:]))

@@ -27,6 +27,7 @@ from viceversa.schemes.semismooth_newton import NO_DERIVATIVES, SemismoothNewton
 MAX_ITER = 100_000
 _DEFAULT = SemismoothNewton()
 _OFF_CENTRE = 0.01  # of the width of X
+_ROUNDING_OF_A_START = 1e-9
 _STARTED_INSIDE = (
     "F, f or a derivative of theirs is not finite at the default start P_X(0), so the run began at a point inside X. "
     "Pass x0 to choose another."
@@ -73,15 +74,17 @@ def solve(
     truth = _truth(problem, record)
     chunked = problem.runs_on_host or callback is not None or time_limit is not None or verbose > 0
 
-    def run_from(x0: Any) -> Solution:
+    def run_from(x0: Any) -> tuple[Solution, tuple[str, ...]]:
         starts = _starts(problem, x0, theta0, multiplier0, init)
         with precision.double():
             run = Run(problem, scheme, starts, record, truth, tol, max_iter, seed, clock)
-            return run.chunked(callback, time_limit, verbose) if chunked else run.fused()
+            solution = run.chunked(callback, time_limit, verbose) if chunked else run.fused()
+        return solution, _projections(run, x=x0 is not None, theta=theta0 is not None, both=init is not None)
 
-    solution, notes = run_from(x0), ()
+    solution, notes = run_from(x0)
     if x0 is None and init is None and solution.status is Status.nonfinite and solution.nit == 0:
-        solution, notes = run_from(_inside(problem)), (_STARTED_INSIDE,)
+        solution, notes = run_from(_inside(problem))
+        notes = (_STARTED_INSIDE, *notes)
     if method is None and problem.runs_on_host:
         notes += (_FIRST_ORDER_ONLY,)
     if notes:
@@ -164,6 +167,29 @@ def _starts(
     if multiplier0 is None:
         return x, theta, np.zeros(problem.n_constraints)
     return x, theta, problem.check_multiplier(names[2], multiplier0)
+
+
+def _projections(run: Run, *, x: bool, theta: bool, both: bool) -> tuple[str, ...]:
+    """A sentence for each start that was given and does not lie in its set."""
+    assert run.began_at is not None
+    parts = zip(("x", "θ"), ("X", "Θ"), (x or both, theta or both), run.starts[:2], run.began_at, strict=True)
+    notes = []
+    for name, within, was_given, given, used in parts:
+        if was_given:
+            moved = max(map(_distance, jax.tree.leaves(given), jax.tree.leaves(used)), default=0.0)
+            if moved > _ROUNDING_OF_A_START:
+                notes.append(
+                    f"The start of {name} lies outside {within}, so the run began at its projection ({moved:.2g} of its "
+                    "largest component away)."
+                )
+    return tuple(notes)
+
+
+def _distance(given: np.ndarray, used: Any) -> float:
+    """How far two arrays are apart, relative to the largest number in the first."""
+    size = float(np.abs(given).max(initial=0.0))
+    apart = float(np.abs(given - np.asarray(used)).max(initial=0.0))
+    return apart / size if size > 0 else apart
 
 
 def _inside(problem: MisspecifiedVI) -> np.ndarray:

@@ -45,7 +45,7 @@ _FIRST_BATCH = 20  # first-order iterations before Newton is tried
 # The same where X is a box: smoothing needs no good guess of the active bounds; and where F and f are affine besides, so that
 # only a length of step is wanted.
 _FIRST_BATCH_BOX = 5
-_FIRST_BATCH_LINEAR = 1
+_FIRST_BATCH_LINEAR = 1  # and from a solution nearby
 _NEXT_BATCH = 10  # at least so many after a Newton step that did not help; every further time twice as many
 _LONGEST_BATCH = 5000
 _MAX_HALVINGS = 5
@@ -131,7 +131,8 @@ class SemismoothNewton(Scheme):
         first = self.first.init(problem, x0, learner.theta, lam0, key)
         first = eqx.tree_at(lambda s: s.learner, first, learner)
         none = jnp.asarray(0)
-        batch = jnp.asarray(_first_batch(problem))
+        # Who has multipliers to start from comes from a solution nearby: only a length of step is wanted.
+        batch = jnp.where(jnp.any(lam0 > 0), _FIRST_BATCH_LINEAR, _first_batch(problem))
         return NewtonState(
             first=first,
             n_left=batch,
