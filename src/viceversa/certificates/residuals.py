@@ -10,6 +10,7 @@ from jaxtyping import Array, Float, PyTree
 
 from viceversa import numerics
 from viceversa.learning.base import Learning
+from viceversa.learning.linearised import newton_distance
 from viceversa.numerics import irregular_signs, max_abs, positive_part, safe_divide, tree_norm, tree_subtract
 from viceversa.problem import MisspecifiedVI
 
@@ -23,6 +24,8 @@ _MOVED = 1e-3  # of x̂: a coordinate that has moved less says nothing about the
 _NO_BOUND = 1e9
 # The units of f are taken at the point itself once the conditions that do not need them hold this well.
 _CLOSE = 0.1
+# Lengths of a Newton step on H that θ* may be away: at a zero of multiplicity m it is m of them.
+_NEWTON_STEPS = 4.0
 
 
 class Scales(NamedTuple):
@@ -200,6 +203,7 @@ def learning_error_bound(learning: Learning, theta: PyTree, x: Array | None = No
 
     Both bounds need a point of Θ: outside it H may vanish far from θ*. Each is enlarged by what rounding can do to it (θ − H/L
     may round to θ far from θ*), and a learning problem that knows a bound which units do not spoil may lower them.
+    Where μ and L are only estimated, a Newton step on H has a say: the error is not less than a few of its lengths.
     """
     if learning.is_known:
         return jnp.zeros(())
@@ -211,4 +215,8 @@ def learning_error_bound(learning: Learning, theta: PyTree, x: Array | None = No
     by_projection = learning.lipschitz * tree_norm(tree_subtract(theta, projected)) + lost
     bound = jnp.minimum(2.0 * by_projection, tree_norm(H) + rounding) / learning.mu
     bound = jnp.minimum(bound, learning.scaled_error_bound(theta))
+    if learning.provenance == "estimated":
+        step = newton_distance(learning, theta, x)
+        if step is not None:
+            bound = jnp.maximum(bound, _NEWTON_STEPS * step) if learning.has_moduli else _NEWTON_STEPS * step
     return bound + tree_norm(tree_subtract(given, theta))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import ClassVar
 
 import jax
@@ -13,16 +12,22 @@ from jaxtyping import Array, Float
 from viceversa.krylov import gmres
 from viceversa.learners.base import Learner, LearnerState
 from viceversa.learning.base import Learning
-from viceversa.numerics import solve_dense
+from viceversa.learning.linearised import (
+    LARGEST_DENSE,
+    Map,
+    columns,
+    dominating,
+    local_metric,
+    raveled,
+    solve_in_units_of,
+)
 from viceversa.sets.intervals import is_separable
 
-LARGEST_DENSE = 300  # components of θ up to which its Jacobian is formed
 MAX_PRODUCTS = 40
 _RTOL = 1e-3  # of the linear system solved by products; the next step corrects what it leaves
 _N_TRIALS = 6  # points tried on the way to Newton's
 _SHARE = 0.25  # of the distance of each to that of the last one
 _N_LOCAL_METRICS = 50  # steps in which D may follow θ; a constant one from then on cannot cycle with it
-_Map = Callable[[Array], Array]
 
 
 class NewtonLearner(Learner):
@@ -31,7 +36,7 @@ class NewtonLearner(Learner):
         r(θ) = θ − P_Θ(θ − D⁻¹H(θ)),   ∂r(θ_k) d = −r(θ_k),   s = θ_k − r(θ_k)                        (1)
         θ_{k+1} = argmin f over s and P_Θ[s + t(θ_k + d − s)], t = 1, ¼, …, 4⁻⁵,   H = ∇f affine      (2)
         θ_{k+1} = the first of P_Θ[θ_k + d], if it reduces ‖r‖_D by a tenth, s, if it reduces it at all, and
-                  P_Θ[θ_k − H(θ_k)/L],   any other H                                                 (3)
+                  P_Θ[θ_k − H(θ_k)/L] (θ_k where H depends on x),   any other H                      (3)
 
     with one element ∂r of the generalized Jacobian, solved densely, or by products where θ has more than 300 components.
     θ_k + d minimises f on the face of Θ that s lies on. As D ⪰ ∂H, s alone would converge from anywhere, and (2) is
@@ -56,14 +61,12 @@ class NewtonLearner(Learner):
     step_counts: ClassVar[int] = 3 + _N_TRIALS
 
     def step(self, learning: Learning, state: LearnerState, x: Array | None = None, key=None) -> LearnerState:
-        theta, unravel = jax.flatten_util.ravel_pytree(state.theta)
+        theta, unravel, operator, project = raveled(learning, state.theta, x)
         zero = learning.newton_point()
         if zero is not None:
             return LearnerState(k=state.k + 1, theta=unravel(jnp.asarray(zero, theta.dtype)))
-        operator = lambda v: jax.flatten_util.ravel_pytree(learning.operator(unravel(v), x))[0]
-        project = lambda v: jax.flatten_util.ravel_pytree(learning.set.project(unravel(v)))[0]
         H, H_product = jax.linearize(operator, theta)
-        J = _columns(H_product, jnp.eye(theta.size)) if theta.size <= LARGEST_DENSE else None
+        J = columns(H_product, jnp.eye(theta.size)) if theta.size <= LARGEST_DENSE else None
         D = _metric(learning, J, state.k, theta)
         s, P_product = jax.linearize(project, theta - H / D)
         r = theta - s
@@ -71,17 +74,18 @@ class NewtonLearner(Learner):
             d = -_by_products(lambda v: v - P_product(v - H_product(v) / D), r, jnp.sqrt(D))  # (1)
         else:
             eye = jnp.eye(r.size)
-            d = -_densely(eye - _columns(P_product, eye - J / D[:, None]), r, J)  # (1)
+            d = -solve_in_units_of(J, eye - columns(P_product, eye - J / D[:, None]), r)  # (1)
         if learning.is_gradient:
             found = _lowest(operator, project, s, theta + d)  # (2)
         else:
             natural = lambda v: v - project(v - operator(v) / D)
-            steady = _if_smaller(natural, s, r, D, 1.0, project(theta - H / learning.lipschitz))
+            last = theta if learning.depends_on_x else project(theta - H / learning.lipschitz)
+            steady = _if_smaller(natural, s, r, D, 1.0, last)
             found = _if_smaller(natural, project(theta + d), r, D, 0.9, steady)  # (3)
         return LearnerState(k=state.k + 1, theta=unravel(found))
 
 
-def _lowest(operator: _Map, project: _Map, s: Array, end: Array) -> Float[Array, " n"]:
+def _lowest(operator: Map, project: Map, s: Array, end: Array) -> Float[Array, " n"]:
     """(2); for an affine gradient f(v) − f(s) = ½⟨H(v) + H(s), v − s⟩, without the rounding of two values of f."""
     H_s = operator(s)
 
@@ -94,43 +98,25 @@ def _lowest(operator: _Map, project: _Map, s: Array, end: Array) -> Float[Array,
     return jax.lax.fori_loop(0, _N_TRIALS, tried, (s, jnp.zeros((), s.dtype)))[0]
 
 
-def _if_smaller(natural: _Map, v: Array, r: Array, D: Array, factor: float, otherwise: Array) -> Array:
+def _if_smaller(natural: Map, v: Array, r: Array, D: Array, factor: float, otherwise: Array) -> Array:
     """v if it reduces ‖r‖_D to `factor` of what it was, which a NaN does not."""
     smaller = jnp.sum(D * natural(v) ** 2) < factor**2 * jnp.sum(D * r**2)
     return jnp.where(smaller, v, otherwise)
 
 
-def _columns(product: _Map, of: Array) -> Float[Array, "n n"]:
-    """The product of a linear map's matrix with the matrix `of`."""
-    return jax.vmap(product, in_axes=1, out_axes=1)(of)
-
-
 def _metric(learning: Learning, J: Array | None, k: Array, like: Array) -> Float[Array, " n"]:
     """D: what the learning problem knows, what dominates its Jacobian J, or L_H in every component."""
+    if learning.depends_on_x and J is not None:  # its constants are at best those at some x
+        return local_metric(learning, J)
     uniform = jnp.full(like.shape, learning.lipschitz, like.dtype)
     known = learning.metric() if is_separable(learning.set) else None
     if known is not None:
         return jnp.asarray(known, like.dtype)
     if J is None or not is_separable(learning.set):
         return uniform
-    diagonal = jnp.diagonal(J)
-    usable = jnp.all(diagonal > 0) & (learning.is_gradient | (k < _N_LOCAL_METRICS))
-    root = jnp.sqrt(jnp.where(usable, diagonal, 1.0))
-    # Gershgorin: with J scaled to a diagonal of ones, the sums of its rows dominate it.
-    dominating = root * (jnp.maximum(jnp.abs(J), jnp.abs(J.T)) @ (1.0 / root))
-    return jnp.where(usable, dominating, uniform)
+    return dominating(J, jnp.asarray(learning.is_gradient) | (k < _N_LOCAL_METRICS), uniform)
 
 
-def _densely(matrix: Array, r: Array, J: Array) -> Float[Array, " n"]:
-    """∂r⁻¹ r with the components in units that make J's diagonal 1 and every row's largest entry 1."""
-    diagonal = jnp.diagonal(J)
-    units = jnp.sqrt(jnp.where(diagonal > 0, diagonal, 1.0))
-    scaled = matrix / units
-    rows = jnp.max(jnp.abs(scaled), axis=1)
-    rows = jnp.where(rows > 0, rows, 1.0)
-    return solve_dense(scaled / rows[:, None], r / rows) / units
-
-
-def _by_products(product: _Map, r: Array, units: Array) -> Float[Array, " n"]:
+def _by_products(product: Map, r: Array, units: Array) -> Float[Array, " n"]:
     """∂r⁻¹ r from products with ∂r, in the units in which D is 1."""
     return gmres(lambda v: units * product(v / units), units * r, _RTOL, MAX_PRODUCTS).solution / units

@@ -41,6 +41,11 @@ class Learning(QuickModule):
         """H(θ), of θ's structure."""
 
     @property
+    def has_moduli(self) -> bool:
+        """Whether μ and L say something about H at all, however sure."""
+        return True
+
+    @property
     def is_known(self) -> bool:
         """Whether θ is given, so that there is nothing to learn."""
         return False

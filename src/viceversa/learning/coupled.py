@@ -28,8 +28,9 @@ class CoupledLearning(Learning):
     Shanbhag & Meyn 2011). The joint map of (x, θ) is in general **not** monotone: there can be several fixed points, and
     convergence depends on the start. No theorem of this package covers it, which a warning says once.
 
-    `mu` and `lipschitz` are the moduli of H(·, x) in θ, taken on trust: they set the default learning rate and the reported
-    learning error, which is an estimate at the current x. Both default to 1; better declare them.
+    `mu` and `lipschitz` are the moduli of H(·, x) in θ, taken on trust: they set the default learning rate of named methods
+    and enter the reported learning error, which is an estimate at the current x. Left out, they count as 1 for that rate and
+    not at all for the error, which is then told by a Newton step on H; the default solver needs neither.
 
     Example:
         >>> import warnings, viceversa as vv
@@ -48,8 +49,11 @@ class CoupledLearning(Learning):
     lipschitz: np.ndarray
     provenance: Provenance = eqx.field(static=True)
     is_gradient: bool = eqx.field(static=True)
+    declared: bool = eqx.field(static=True)
 
-    def __init__(self, operator: Callable, set: ConvexSet, mu: float = 1.0, lipschitz: float | None = None):
+    def __init__(
+        self, operator: Callable, set: ConvexSet, mu: float | None = None, lipschitz: float | None = None
+    ):
         if not isinstance(set, ConvexSet):
             raise InputError(
                 f"CoupledLearning: set is {type(set).__name__}; a viceversa set (the Θ of θ) is needed."
@@ -59,6 +63,8 @@ class CoupledLearning(Learning):
                 f"CoupledLearning: operator is {type(operator).__name__}; a function H(theta, x) is needed."
             )
         self.function, self.set = operator, set
+        self.declared = mu is not None
+        mu = 1.0 if mu is None else mu
         self.mu = as_float64("CoupledLearning: mu", mu)
         self.lipschitz = as_float64(
             "CoupledLearning: lipschitz", max(mu, 1.0) if lipschitz is None else lipschitz
@@ -76,6 +82,10 @@ class CoupledLearning(Learning):
             CoupledLearningWarning,
             stacklevel=2,
         )
+
+    @property
+    def has_moduli(self) -> bool:
+        return self.declared
 
     def operator(self, theta: PyTree, x: Array | None = None) -> PyTree:
         if x is None:

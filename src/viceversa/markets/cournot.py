@@ -14,8 +14,8 @@ from viceversa.markets.demand import Fit, LinearDemand, Observations, fit, learn
 from viceversa.markets.firms import cost_function, market_shape, per_entry, quadratic_costs
 from viceversa.precision import as_float64
 from viceversa.problem import MisspecifiedVI
-from viceversa.sets import Box
 from viceversa.quick_module import QuickModule
+from viceversa.sets import Box
 
 
 class CournotOperator(QuickModule):

@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-import equinox as eqx
 import numpy as np
 from jaxtyping import Array, PyTree
 
 from viceversa.errors import InputError
 from viceversa.learning import LeastSquares
 from viceversa.precision import as_float64
-from viceversa.sets import Box, Product
 from viceversa.quick_module import QuickModule
+from viceversa.sets import Box, Product
 
 # Θ reaches this factor either side of the fit unless bounds are given: far wider than any usable data's error,
 # and compact, which the theory asks for (the paper's Θ = {b ≥ 0} is not).

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -17,8 +16,8 @@ from viceversa.learning import LeastSquares
 from viceversa.markets.demand import read_observations
 from viceversa.precision import as_finite_float64
 from viceversa.problem import MisspecifiedVI
-from viceversa.sets import Box
 from viceversa.quick_module import QuickModule
+from viceversa.sets import Box
 
 _SPREAD = 0.25  # Θ reaches this share either side of the fit
 

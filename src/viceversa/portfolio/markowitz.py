@@ -18,9 +18,9 @@ from viceversa.portfolio.rebalancing import Rebalancing
 from viceversa.portfolio.returns import Returns, read_returns
 from viceversa.precision import as_finite_float64, float64_copy
 from viceversa.problem import MisspecifiedVI
+from viceversa.quick_module import QuickModule
 from viceversa.sets import Box, Product, Simplex
 from viceversa.sets.base import ConvexSet
-from viceversa.quick_module import QuickModule
 
 # Θ reaches this factor either side of the sample's moments: compact, and never a θ at which return or risk is flat.
 _THETA_FACTOR = 4.0

@@ -9,6 +9,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PyTree
 
 from viceversa import krylov
+from viceversa.learning.base import Learning
+from viceversa.learning.linearised import LARGEST_DENSE, columns, local_metric, raveled
 from viceversa.numerics import (
     positive_part,
     safe_divide,
@@ -33,13 +35,14 @@ class CoupledDirection(NamedTuple):
 class CoupledMap(NamedTuple):
     """The natural map of the joint problem in its own units.
 
-    r_x = x − P_X(x − γG), r_λ = λ − [λ + ρf]₊ and r_θ = θ − P_Θ(θ − H(θ, x)/L), divided by √γ, √ρ and
-    1/√w: their squares add up to the merit. w gives θ's part the unit of the others, an energy Σ|x_i F_i|, at a θ of
-    its present size.
+    r_x = x − P_X(x − γG), r_λ = λ − [λ + ρf]₊ and r_θ = θ − P_Θ(θ − D⁻¹H(θ, x)), divided by √γ, √ρ and
+    1/√w: their squares add up to the merit. D is made from ∂H/∂θ, so that H's units do not matter; w gives θ's part the
+    unit of the others, an energy Σ|x_i F_i|, at a θ of its present size.
     """
 
     problem: MisspecifiedVI
     metric: Metric
+    D: PyTree
     weight: Float[Array, ""]
 
     def residual(self, x: Array, lam: Array, theta: PyTree) -> tuple[Array, Array, PyTree]:
@@ -50,9 +53,8 @@ class CoupledMap(NamedTuple):
         r_x = x - X.project(x - self.metric.gamma * (F(x) + pullback(lam)))
         r_lam = lam - positive_part(lam + self.metric.rho * f_x)
         H = learning.operator(theta, x)
-        r_theta = tree_subtract(
-            theta, learning.set.project(tree_add_scaled(theta, -1.0 / learning.lipschitz, H))
-        )
+        s = learning.set.project(jax.tree.map(lambda p, h, d: p - h / d, theta, H, self.D))
+        r_theta = tree_subtract(theta, s)
         return (
             r_x / jnp.sqrt(self.metric.gamma),
             r_lam / jnp.sqrt(self.metric.rho),
@@ -90,4 +92,14 @@ def coupled_map(
     """The map at the scales of a point, and the energy there, which says how large a merit is."""
     energy = jnp.sum(jnp.abs(x * problem.at(theta).F(x)))
     energy = jnp.where(energy > 0, energy, 1.0)
-    return CoupledMap(problem, metric, safe_divide(energy, tree_norm_sq(theta), 1.0)), energy
+    D = _learning_metric(problem.learning, theta, x)
+    return CoupledMap(problem, metric, D, safe_divide(energy, tree_norm_sq(theta), 1.0)), energy
+
+
+def _learning_metric(learning: Learning, theta: PyTree, x: Array) -> PyTree:
+    """D of θ's structure; L_H where θ has too many components for a Jacobian."""
+    vector, unravel, operator, _ = raveled(learning, theta, x)
+    if vector.size > LARGEST_DENSE:
+        return jax.tree.map(lambda p: jnp.full(p.shape, learning.lipschitz), theta)
+    product = jax.linearize(operator, vector)[1]
+    return unravel(local_metric(learning, columns(product, jnp.eye(vector.size))))

@@ -117,6 +117,14 @@ class SemismoothNewton(Scheme):
         self.first = Simultaneous(AdaptiveAugmentedLagrangian(), ProjectedGradient())
         self.newton_learner = NewtonLearner()
 
+    def first_order(self, problem: MisspecifiedVI) -> Simultaneous:
+        """The first-order scheme; where H depends on x its constants are not known, and θ moves by Newton steps."""
+        return (
+            Simultaneous(self.first.method, self.newton_learner)
+            if problem.learning.depends_on_x
+            else self.first
+        )
+
     def check(self, problem: MisspecifiedVI) -> None:
         if problem.runs_on_host:
             raise InputError(
@@ -224,12 +232,12 @@ class SemismoothNewton(Scheme):
         else:
             is_given = problem.learning.is_known or problem.learning.newton_point() is not None
             H = 0 if is_given else self.newton_learner.step_counts * (1 + state.n_newton)
-        first = self.first.counts(problem, state.first, state.n_first)
+        first = self.first_order(problem).counts(problem, state.first, state.n_first)
         return first + OracleCounts(F=F, f=F, pullback=seen, H=H)
 
     # -- the two kinds of step -----------------------------------------------------------------
     def _first_order(self, problem: MisspecifiedVI, state: NewtonState) -> tuple[NewtonState, Info]:
-        first, info = self.first.step(problem, state.first)
+        first, info = self.first_order(problem).step(problem, state.first)
         n_left = state.n_left - 1
         moved = eqx.tree_at(
             lambda s: (s.first, s.newton, s.n_left, s.converging, s.settled, s.pause, s.n_first, s.phase),
