@@ -382,3 +382,70 @@ def test_the_scaled_error_bound_is_one_and_small_at_the_answer(unit):
                 theta = np.asarray(theta_set.project(answer * (1.0 + spread * rng.normal(size=2))))
                 assert np.linalg.norm(theta - answer) <= float(bound(theta)) + 1e-14 * np.linalg.norm(answer)
             assert 0.0 < float(bound(answer)) <= 1e-9 * np.linalg.norm(answer)
+
+
+# -- a minimum inside a set that is no product of intervals -------------------------------------------------
+def _steep(unit):
+    """Observations of θ = (3, 2/unit) whose second column is as small as `unit`."""
+    A, theta = np.column_stack([np.ones(50), unit * np.linspace(0.0, 1.0, 50)]), np.array([3.0, 2.0 / unit])
+    return A, A @ theta, theta
+
+
+def _around(unit):
+    """Sets with (3, 2/unit) inside them, of which none is a box."""
+    far = 20.0 / unit
+    corner = vv.Polyhedron([[1.0, unit], [-1.0, unit]], [9.0, 9.0], lower=-far, upper=far)
+    return {
+        "ball": vv.Ball(np.zeros(2), far),
+        "halfspace": vv.Halfspace([1.0, unit], 9.0),
+        "polyhedron": corner,
+        "intersection": vv.Intersection([corner, vv.Ball(np.zeros(2), far)]),
+        "product": vv.Product([vv.Box([0.0], [9.0]), vv.Ball(np.zeros(1), far)]),
+    }
+
+
+@pytest.mark.parametrize("unit", [1.0, 1e-4, 1e-9])
+@pytest.mark.parametrize("name", _around(1.0))
+def test_a_minimum_inside_any_set_is_learned_at_once(name, unit):
+    A, b, theta = _steep(unit)
+    learning = vv.LeastSquares(A, b, set=_around(unit)[name])
+    np.testing.assert_allclose(learning.newton_point(), theta, rtol=1e-12)
+    problem = vv.MisspecifiedVI(lambda x, t: x - t[1] * unit, vv.Box(0, 10, shape=3), None, learning)
+    solution = vv.solve(problem)
+    assert solution.status is vv.Status.solved
+    assert solution.counts.H <= 10
+    np.testing.assert_allclose(solution.theta, theta, rtol=1e-9)
+    np.testing.assert_allclose(solution.x, 2.0, rtol=1e-7)
+
+
+@pytest.mark.parametrize("unit", [1.0, 1e-4, 1e-9])
+def test_the_scaled_error_bound_is_one_around_a_minimum_inside_a_ball(unit):
+    A, b, theta = _steep(unit)
+    learning = vv.LeastSquares(A, b, set=vv.Ball(np.zeros(2), 20.0 / unit))
+    free = vv.LeastSquares(A, b, set=vv.Free(2))
+    rng = np.random.default_rng(0)
+    with vv.precision.double():
+        for spread in (1.0, 1e-3, 1e-8, 0.0):
+            at = np.asarray(learning.set.project(theta * (1.0 + spread * rng.normal(size=2))))
+            bound = float(learning.scaled_error_bound(at))
+            assert np.linalg.norm(at - theta) <= bound
+            assert float(free.scaled_error_bound(at)) <= bound * (1.0 + 1e-12)
+        assert float(learning.scaled_error_bound(theta)) <= 1e-9 * np.linalg.norm(theta)
+
+
+@pytest.mark.parametrize("beyond", [0.0, 1e-13, 0.5])
+def test_a_minimum_on_the_sphere_or_beyond_is_no_zero_to_jump_to(beyond):
+    """Rounding may not decide that it lies inside; the answer is found as on any other set."""
+    A = np.array([[2.0, 0.0], [1.0, 1.0], [0.0, 3.0]])
+    target = np.array([0.6, 0.8]) * (1.0 + beyond)
+    learning = vv.LeastSquares(A, A @ target, set=vv.Ball(np.zeros(2), 1.0))
+    assert learning.newton_point() is None
+    with vv.precision.double():
+        assert float(learning.scaled_error_bound(np.zeros(2))) == np.inf
+    solution = vv.solve(vv.MisspecifiedVI(lambda x, t: x - t, vv.Free(2), None, learning))
+    assert solution.success
+    answer, eta = np.zeros(2), float(learning.default_rate())
+    for _ in range(2000):  # a naive twin: projected gradient steps
+        moved = answer - eta * A.T @ (A @ (answer - target))
+        answer = moved / max(np.linalg.norm(moved), 1.0)
+    np.testing.assert_allclose(solution.theta, answer, atol=1e-8)

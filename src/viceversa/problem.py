@@ -19,7 +19,7 @@ from viceversa.once import once_for_each
 from viceversa.quick_module import QuickModule
 from viceversa.sets.base import ConvexSet, is_shape
 
-_SMALL_JACOBIAN = 1 << 16  # numbers in a Jacobian up to which its rows are taken all at once
+SMALL_JACOBIAN = 1 << 16  # numbers in a Jacobian up to which its rows are taken all at once
 
 
 class Constraints(QuickModule):
@@ -42,8 +42,8 @@ class Constraints(QuickModule):
 
     def of_gradients(
         self, x: Float[Array, "..."], reduce: Callable[[Array], Array]
-    ) -> tuple[Float[Array, " J"], Float[Array, " J"]]:
-        """f(x), and reduce(∇f_j(x)), a number, for every j; large Jacobians are never formed."""
+    ) -> tuple[Float[Array, " J"], Float[Array, "J ..."]]:
+        """f(x), and reduce(∇f_j(x)), a few numbers, for every j; large Jacobians are never formed."""
         value, pullback = self.vjp(x)
 
         def row(w: Array) -> Array:
@@ -51,7 +51,7 @@ class Constraints(QuickModule):
 
         if functions.runs_on_host(self.function):
             return value, jnp.stack([row(w) for w in jnp.eye(value.size)]) if value.size else value
-        if value.size * x.size <= _SMALL_JACOBIAN:
+        if value.size * x.size <= SMALL_JACOBIAN:
             return value, jax.vmap(row)(jnp.eye(value.size, dtype=value.dtype))
         js = jnp.arange(value.size)
         return value, jax.lax.map(lambda j: row((js == j).astype(value.dtype)), js)
@@ -120,15 +120,21 @@ class MisspecifiedVI(QuickModule):
         symmetric: bool | None = None,
     ):
         _require(ConvexSet, "set", set, "a viceversa set such as vv.Box(lower, upper)")
-        if learning is None:
-            raise InputError(
-                "MisspecifiedVI: learning is missing. Pass vv.LeastSquares(A, b, set=...), vv.SecondaryVI(...), "
-                "or vv.Known(theta) if the parameter is known."
-            )
-        _require(Learning, "learning", learning, "vv.LeastSquares, vv.SecondaryVI or vv.Known")
+        learning = as_learning("MisspecifiedVI", learning)
         if not isinstance(set.shape, tuple):
             raise InputError(
                 "MisspecifiedVI: set is a tree of arrays, but x is one array. Pass vv.Product with a list of blocks."
+            )
+        if 0 in set.shape:
+            raise InputError(
+                f"MisspecifiedVI: set has points of shape {set.shape}, which have no coordinates, so there is "
+                "nothing to solve for. Give a set with at least one coordinate."
+            )
+        if not (symmetric is None or isinstance(symmetric, (bool, np.bool_))):
+            given = f"has shape {np.shape(symmetric)}" if np.ndim(symmetric) else f"is {symmetric!r}"
+            raise InputError(
+                f"MisspecifiedVI: symmetric {given}; True (F is a gradient), False (it is not) or None (not known) "
+                "is needed."
             )
         likes = _likes(set, learning.set, functions.runs_on_host(operator, constraints))
         traced, output = functions.trace_with_output("operator", operator, *likes)
@@ -148,7 +154,7 @@ class MisspecifiedVI(QuickModule):
             learning=learning,
             constraint_names=_names(constraint_names, n_constraints),
             n_constraints=n_constraints,
-            symmetric=symmetric,
+            symmetric=None if symmetric is None else bool(symmetric),
             x_width=_x_width(set),
             theta_width=_theta_width(learning.set),
         )
@@ -229,6 +235,21 @@ def _likes(X: ConvexSet, Theta: ConvexSet, on_host: bool) -> tuple[PyTree, PyTre
 
 def _shapes(tree: PyTree) -> Any:
     return jax.tree.map(lambda leaf: tuple(leaf.shape), tree)
+
+
+def as_learning(owner: str, learning: Any) -> Learning:
+    """`learning` itself if it is a learning problem, or a sentence."""
+    if learning is None:
+        raise InputError(
+            f"{owner}: learning is missing. Pass vv.LeastSquares(A, b, set=...), vv.SecondaryVI(...), "
+            "or vv.Known(theta) if the parameter is known."
+        )
+    if not isinstance(learning, Learning):
+        raise InputError(
+            f"{owner}: learning is {type(learning).__name__}; vv.LeastSquares, vv.SecondaryVI or vv.Known is "
+            "needed."
+        )
+    return learning
 
 
 def _require(kind: type, name: str, value: Any, needed: str) -> None:

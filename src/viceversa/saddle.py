@@ -16,7 +16,7 @@ from viceversa import functions
 from viceversa.errors import InputError, UserFunctionError
 from viceversa.learning import Known, SecondaryVI
 from viceversa.learning.base import Learning
-from viceversa.problem import MisspecifiedVI
+from viceversa.problem import MisspecifiedVI, as_learning
 from viceversa.sets import Product
 from viceversa.sets.base import ConvexSet
 
@@ -66,9 +66,8 @@ def SaddlePoint(
         >>> print(x.round(6) + 0.0, y.round(6))
         [0.] [-0.5]
     """
-    for name, part in (("set_x", set_x), ("set_y", set_y)):
-        if not isinstance(part, ConvexSet) or not isinstance(part.shape, tuple):
-            raise InputError(f"SaddlePoint: {name} is {type(part).__name__}; a set of arrays is needed.")
+    _check_sets("SaddlePoint", set_x=set_x, set_y=set_y)
+    learning = as_learning("SaddlePoint", learning)
     likes = set_x.interior_point(), set_y.interior_point(), learning.set.interior_point()
     program = functions.trace("SaddlePoint: phi", phi, *likes)
     _check_scalar("SaddlePoint: phi", functions.output_like(program, *likes))
@@ -96,6 +95,9 @@ def SaddleLearning(
         >>> learning.provenance
         'exact'
     """
+    for name, part in (("set_theta", set_theta), ("set_w", set_w)):
+        if not isinstance(part, ConvexSet):
+            raise InputError(f"SaddleLearning: {name} is {type(part).__name__}; a viceversa set is needed.")
     likes = set_theta.interior_point(), set_w.interior_point()
     program = functions.trace("SaddleLearning: phi", phi, *likes)
     _check_scalar("SaddleLearning: phi", functions.output_like(program, *likes))
@@ -130,12 +132,8 @@ def PessimisticSaddlePoint(
         >>> problem.shape
         (4,)
     """
-    for name, part in (("set_y", set_y), ("set_theta", set_theta)):
-        if not isinstance(part, ConvexSet) or not isinstance(part.shape, tuple):
-            raise InputError(
-                f"PessimisticSaddlePoint: {name} is {type(part).__name__}; a set of arrays is needed."
-            )
-    if int(horizon) != horizon or horizon < 1:
+    _check_sets("PessimisticSaddlePoint", set_x=set_x, set_y=set_y, set_theta=set_theta)
+    if not isinstance(horizon, (int, float, np.number)) or horizon % 1 != 0 or horizon < 1:
         raise InputError(f"PessimisticSaddlePoint: horizon is {horizon}; a whole number >= 1 is needed.")
     points = set_x.interior_point(), set_y.interior_point(), set_theta.interior_point()
     value = functions.trace("PessimisticSaddlePoint: phi", phi, *points)
@@ -149,6 +147,12 @@ def PessimisticSaddlePoint(
         return value(x, y, theta) - weight * penalty(theta)  # (1)
 
     return SaddlePoint(regularised, set_x, both, Known(0.0))
+
+
+def _check_sets(owner: str, **sets: Any) -> None:
+    for name, part in sets.items():
+        if not isinstance(part, ConvexSet) or not isinstance(part.shape, tuple):
+            raise InputError(f"{owner}: {name} is {type(part).__name__}; a set of arrays is needed.")
 
 
 def _check_scalar(name: str, output: Any) -> None:

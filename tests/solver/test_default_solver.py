@@ -233,21 +233,25 @@ def test_callback_problems_use_first_order_steps_only():
         vv.solve(problem, vv.SemismoothNewton())
 
 
-def test_learning_that_depends_on_play_goes_through_the_full_system():
-    """Firms correct a believed slope t by the price they see: the true slope 2 is the fixed point."""
+def _believed_slope(of_H: float = 1.0, of_theta: float = 1.0) -> vv.MisspecifiedVI:
+    """Firms correct a believed slope t by the price they see: the true slope 2 is the fixed point; H and θ in other units."""
     costs = np.array([5.0, 7.0, 9.0])
 
     def observed(t, x):
-        return x.sum() * (t - 2.0) * x.sum() / 100.0
+        return of_H * x.sum() * (t / of_theta - 2.0) * x.sum() / 100.0
 
     with pytest.warns(vv.CoupledLearningWarning):
-        learning = vv.CoupledLearning(observed, set=vv.Box(0.5, 8.0, shape=()))
-    problem = vv.MisspecifiedVI(
-        lambda x, t: costs * x + t * (x.sum() + x) - 100.0,
+        learning = vv.CoupledLearning(observed, set=vv.Box(0.5 * of_theta, 8.0 * of_theta, shape=()))
+    return vv.MisspecifiedVI(
+        lambda x, t: costs * x + t / of_theta * (x.sum() + x) - 100.0,
         vv.Box(np.zeros(3), np.full(3, 20.0)),
-        lambda x, t: 60.0 - t * x.sum(),
+        lambda x, t: 60.0 - t / of_theta * x.sum(),
         learning,
     )
+
+
+def test_learning_that_depends_on_play_goes_through_the_full_system():
+    problem = _believed_slope()
     solution = vv.solve(problem, theta0=4.0)
     assert solution.success
     np.testing.assert_allclose(solution.theta, 2.0, atol=1e-7)
@@ -256,6 +260,36 @@ def test_learning_that_depends_on_play_goes_through_the_full_system():
     assert solution.trace.phase is not None
     assert "Newton: x, λ and θ together" in solution.trace.phase
     assert solution.counts.F < 300  # first order alone needs thousands
+
+
+@pytest.mark.parametrize(("of_H", "of_theta"), [(1e-10, 1.0), (1e6, 1e-6), (1.0, 1e6)])
+def test_units_of_learning_that_depends_on_play_change_nothing(of_H, of_theta):
+    """Neither a modulus nor a Lipschitz constant is given; a small H is no small error."""
+    solution = vv.solve(_believed_slope(of_H, of_theta), theta0=4.0 * of_theta)
+    assert solution.success
+    assert solution.nit == vv.solve(_believed_slope(), theta0=4.0).nit
+    np.testing.assert_allclose(solution.theta, 2.0 * of_theta, rtol=1e-9)
+
+
+def test_estimated_moduli_alone_do_not_pass_an_answer():
+    """H = (θ − 0.3)³ is flat at its zero: sampled slopes say that 10⁻⁵ away is close enough, a Newton step does not."""
+    learning = vv.SecondaryVI(lambda t: (t - 0.3) ** 3, set=vv.Box(0.0, 1.0, shape=()))
+    problem = vv.MisspecifiedVI(lambda x, t: x - t, vv.Box(0.0, 9.0, shape=2), learning=learning)
+    near = vv.certify(problem, [0.30001, 0.30001], theta=0.30001)
+    assert near.learning_error >= 1e-5
+    assert not near.holds
+
+
+def test_learning_first_and_learning_on_the_way_lead_to_the_same_point(reference):
+    first = vv.solve(
+        scaled.problem(),
+        vv.Sequential(vv.NewtonLearner(), vv.AdaptiveAugmentedLagrangian(), learn_tol=1e-12),
+        tol=1e-9,
+        max_iter=50_000,
+    )
+    assert first.success
+    np.testing.assert_allclose(first.x, reference.x, rtol=0, atol=1e-6)
+    np.testing.assert_allclose(first.theta, reference.theta, rtol=0, atol=1e-9)
 
 
 def test_trace_names_the_blocks_of_every_phase(reference):

@@ -120,3 +120,56 @@ def test_a_start_outside_its_set_is_projected_and_a_note_says_so():
     assert "0.75 of its largest" in found.notes[0]
     assert vv.solve(problem, x0=[4.0, 0.5], callback=lambda seen: False).notes == found.notes[:1]
     assert vv.solve(problem, x0=[0.3, 1.0], theta0=1.0).notes == vv.solve(problem, init=found).notes == ()
+
+
+@pytest.mark.parametrize("width", [1e7, 1e10])
+def test_a_constraint_on_small_coordinates_beside_a_large_one_is_not_left_pressing(width):
+    """λ|f| of 10³ is nothing beside forces of 10⁶ over lengths of 10⁶, and yet x would be [10⁶, 0, 0]."""
+    b = np.array([1e6, 3.0, 3.0])
+    X, f = vv.Box(0.0, width, shape=3), lambda x, t: x[1] + x[2] - 2.0
+    found = solved(lambda x, t: x - b, X, [1e6, 1.0, 1.0], f)
+    assert found.multiplier[0] == pytest.approx(2.0, rel=1e-6)
+    assert found.nit < 100
+    wrong = vv.certify(vv.MisspecifiedVI(lambda x, t: x - b, X, f, KNOWN), [1e6, 0.0, 0.0], [500.0])
+    assert not wrong.holds
+    assert wrong.relative["complementarity"] > 1e-4
+
+
+def test_a_far_start_inside_a_wide_box():
+    X, f = vv.Box(0.0, 1e10, shape=2), lambda x, t: x.sum() - 2.0
+    assert solved(lambda x, t: x - 3.0, X, 1.0, f, x0=[1e6, 1e6]).nit < 100
+
+
+@pytest.mark.parametrize("power", [2, 4])
+def test_slopes_of_a_constraint_at_a_far_start_do_not_last(power):
+    """‖∇f(x_0)‖ is up to 10³⁰ times what it is at the answer."""
+    f = lambda x, t: (x**power).sum() - 2.0
+    solved(lambda x, t: x - 3.0, vv.Free(2), 1.0, f, x0=[1e8, -1e8 / 3])
+
+
+@pytest.mark.parametrize("X", [vv.NonNegative(3), vv.Free(3), vv.Box(0.0, np.inf, shape=3)])
+def test_units_of_x_change_nothing_where_x_has_no_end(X):
+    """The same iterations for x of 1 and of 10⁻⁶ to 10⁹, in sets that have no width to tell."""
+
+    def found(unit):
+        b = unit * np.array([1.0, 2.0, 3.0])
+        return solved(lambda x, t: x - b, X, b - 0.5 * unit, lambda x, t: x.sum() - 4.5 * unit)
+
+    assert len({found(unit).nit for unit in (1e-6, 1.0, 1e6, 1e9)}) == 1
+
+
+def test_a_step_below_rounding_is_not_taken_for_rest():
+    """γ of a start where F is 10¹² times as steep, or of one far smaller than x, would leave x − γF = x."""
+    solved(lambda x, t: x**3 + x - 2.0, vv.Box(-1e8, 1e8, shape=2), 1.0, x0=[1e6, -1e6])
+    solved(lambda x, t: 1e-6 - 1.0 / x, vv.NonNegative(2), 1e6)
+
+
+def test_a_force_that_vanishes_at_the_start_and_at_the_answer():
+    rows = np.array([[0.0, 1.0, -1.0], [-1.0, 0.0, 1.0], [1.0, -1.0, 0.0]])
+    f = lambda x, t: jnp.stack([1.0 - x.sum(), x.sum() - 1.0])
+    solved(lambda x, t: rows @ x, vv.Box(0.0, 1.0, shape=3), 1.0 / 3.0, f)
+
+
+def test_a_far_start_is_not_the_measure_of_a_callbacks_forces():
+    cube = vv.callback_operator(lambda x, t: x**3 - 1.0)
+    solved(cube, vv.Box(0.0, 1e4, shape=1), 1.0, x0=[1e3])

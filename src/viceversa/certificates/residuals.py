@@ -20,6 +20,7 @@ _ROUNDING = 64 * 2.0**-52
 # The least unit of F, as a share of its variation: 10⁸ times the rounding of a cancellation.
 _CANCELLATION = 1e-7
 _SHARE = 1e-6
+_BACK = 1e-6  # of the way from the start to the point: over what a callback's slope is taken
 _MOVED = 1e-3  # of x̂: a coordinate that has moved less says nothing about the way from the start
 _NO_BOUND = 1e9
 # The units of f are taken at the point itself once the conditions that do not need them hold this well.
@@ -32,14 +33,20 @@ class Scales(NamedTuple):
     """What the units of everything relative are made of: the start, and numbers taken there.
 
     x0 and theta0 are kept for x̂, F̂ and θ̂; F_least is the least unit of F; f_start = |f(x_0)|; f_slope = Σ_i |∂_i f_j(x)| x̂_i
-    at the point named by the caller.
+    and f_steepest = max_i |∂_i f_j(x)| at the point named by the caller.
     """
 
     x0: Float[Array, "..."]
     F_least: Float[Array, ""]
     f_start: Float[Array, " J"]
     f_slope: Float[Array, " J"]
+    f_steepest: Float[Array, " J"]
     theta0: PyTree
+
+    def with_slopes(self, problem: MisspecifiedVI, x: Array, theta: PyTree) -> Scales:
+        """The same with f's slopes taken at (x, θ)."""
+        slope, steepest = constraint_slopes(problem, x, self.x0, theta)
+        return self._replace(f_slope=slope, f_steepest=steepest)
 
 
 class Relative(NamedTuple):
@@ -85,11 +92,13 @@ def start_scales(problem: MisspecifiedVI, x0: Array, theta: PyTree) -> Scales:
 
 def scales_at(problem: MisspecifiedVI, x: Array, x0: Array, theta: PyTree, theta0: PyTree) -> Scales:
     """The scales with f's slopes taken at (x, θ)."""
+    slope, steepest = constraint_slopes(problem, x, x0, theta)
     return Scales(
         x0=x0,
         F_least=least_force(problem, x0, theta0),
         f_start=_finite_or_zero(jnp.abs(problem.at(theta0).f(x0))),
-        f_slope=constraint_slopes(problem, x, x0, theta),
+        f_slope=slope,
+        f_steepest=steepest,
         theta0=theta0,
     )
 
@@ -118,10 +127,13 @@ def force_unit(problem: MisspecifiedVI, x: Array, theta: PyTree, scales: Scales)
     """
     F = problem.at(theta).F
     at_start = jnp.fmax(max_abs(F(scales.x0)), scales.F_least)
-    if problem.runs_on_host:
-        F_x, told = F(x), jnp.asarray(jnp.inf)
+    moved, x_hat = x - scales.x0, coordinate_scale(problem, x, scales.x0)
+    if problem.runs_on_host:  # slopes by a difference on the way back
+        F_x = F(x)
+        change = (F_x - F(x - _BACK * moved)) / _BACK
+        told = (1.0 + _BACK) * (max_abs(F_x) + max_abs(change))  # rounding must not make it the smaller one
+        told = jnp.where(max_abs(moved) > 0, told, jnp.inf)
     else:
-        moved, x_hat = x - scales.x0, coordinate_scale(problem, x, scales.x0)
         back = jnp.where(jnp.abs(moved) > _MOVED * x_hat, moved, x_hat * irregular_signs(x.shape))
         F_x, change = jax.jvp(F, (x,), (back,))
         told = max_abs(F_x) + max_abs(change)
@@ -129,11 +141,17 @@ def force_unit(problem: MisspecifiedVI, x: Array, theta: PyTree, scales: Scales)
     return F_x, jnp.maximum(_finite_or_zero(seen), max_abs(F_x))
 
 
-def constraint_slopes(problem: MisspecifiedVI, x: Array, x0: Array, theta: PyTree) -> Float[Array, " J"]:
-    """Σ_i |∂_i f_j(x, θ)| x̂_i for every j; 0 where f has no slope there."""
+def constraint_slopes(
+    problem: MisspecifiedVI, x: Array, x0: Array, theta: PyTree
+) -> tuple[Float[Array, " J"], Float[Array, " J"]]:
+    """Σ_i |∂_i f_j(x, θ)| x̂_i and max_i |∂_i f_j(x, θ)| for every j; 0 where f has no slope there."""
     x_hat = coordinate_scale(problem, x, x0)
-    slopes = problem.at(theta).f.of_gradients(x, lambda gradient: jnp.sum(jnp.abs(gradient) * x_hat))[1]
-    return _finite_or_zero(slopes)
+
+    def sizes(gradient: Array) -> Array:
+        return jnp.stack([jnp.sum(jnp.abs(gradient) * x_hat), max_abs(gradient)])
+
+    found = _finite_or_zero(problem.at(theta).f.of_gradients(x, sizes)[1].reshape(-1, 2))
+    return found[:, 0], found[:, 1]
 
 
 def constraint_units(scales: Scales, f_x: Array) -> Float[Array, " J"]:
@@ -168,16 +186,20 @@ def residuals(
     learning_error = learning_error_bound(problem.learning, theta, x)
     learning = _relative(learning_error, theta_scale(problem, theta, scales.theta0))
     if not scales_at_x:
-        f_slope = numerics.cond(
+        f_slope, f_steepest = numerics.cond(
             jnp.maximum(stationarity, learning) <= _CLOSE,
             lambda at: constraint_slopes(problem, at, scales.x0, theta),
-            lambda at: scales.f_slope,
+            lambda at: (scales.f_slope, scales.f_steepest),
             x,
             on_host=problem.runs_on_host,
         )
-        scales = scales._replace(f_slope=f_slope)
+        scales = scales._replace(f_slope=f_slope, f_steepest=f_steepest)
     f_hat = constraint_units(scales, f_x)
     budget = jnp.sum(lam * f_hat) + F_hat * jnp.sum(jnp.broadcast_to(x_hat, x.shape))
+    # A sum of products may hide much where forces or coordinates differ in size: a constraint that does not hold with equality
+    # must not press either.
+    pressing = jnp.minimum(_relative(jnp.abs(f_x), f_hat), _relative(lam * scales.f_steepest, force))
+    complementarity = _relative(jnp.max(lam * jnp.abs(f_x), initial=0.0), budget)
     natural = max_abs(x - X.project(x + g))
     complementary = max_abs(lam - positive_part(lam + f_x))
     return Residuals(
@@ -187,7 +209,7 @@ def residuals(
         relative=Relative(
             stationarity=stationarity,
             feasibility=jnp.max(_relative(positive_part(f_x), f_hat), initial=0.0),
-            complementarity=_relative(jnp.max(lam * jnp.abs(f_x), initial=0.0), budget),
+            complementarity=jnp.maximum(complementarity, jnp.max(pressing, initial=0.0)),
             learning=learning,
         ),
     )

@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from viceversa.certificates.kkt import evaluate_in
-from viceversa.certificates.residuals import Scales, constraint_slopes, start_scales
+from viceversa.certificates.residuals import Scales, start_scales
 from viceversa.driver.compiled import Compiled
 from viceversa.driver.packing import Later, Packed
 from viceversa.driver.recording import Row, Truth, measure
@@ -25,7 +25,9 @@ RUNNING, REACHED, NONFINITE, DIVERGED, STALLED = 0, 1, 2, 3, 4
 _BETTER = 1e-2  # of tol: what one more step of a method that converges fast is taken for
 _ROWS_OF_PAUSES = 64  # room for the rows of a scheme that asks to be looked at between those of the grid
 _SHORT_GRID = 1000
-_DIVERGED = 1e12  # an unbounded iterate this many times larger than where it started
+# An unbounded iterate that has grown so many times larger than 1, the set and where it started: no unit explains that.
+_DIVERGED = 1e18
+_RESTLESS = 0.1  # the least relative residual of one that diverges
 
 
 class Progress(eqx.Module):
@@ -90,7 +92,8 @@ def look(
     usual = 1.0 + max_abs(scales.x0) + width
     gives_up = scheme.gives_up(progress.scheme)
     running = RUNNING if gives_up is None else jnp.where(gives_up, STALLED, RUNNING)
-    verdict = jnp.where(reached, REACHED, jnp.where(size > _DIVERGED * usual, DIVERGED, running))
+    diverged = (size > _DIVERGED * usual) & (found.worst() > _RESTLESS)
+    verdict = jnp.where(reached, REACHED, jnp.where(diverged, DIVERGED, running))
     verdict = jnp.where(finite, verdict, NONFINITE)
     return eqx.tree_at(lambda now: now.verdict, progress, verdict), row
 
@@ -212,7 +215,7 @@ def _stretch(given: Given, run: Packed) -> Packed:
         (problem, scheme, _), now = given.unpacked(), carry.run.whole()
         scales, x0, theta0 = given.began.whole()
         point = scheme.output(now.scheme)
-        there = scales._replace(f_slope=constraint_slopes(problem, point.x, x0, point.theta))
+        there = scales.with_slopes(problem, point.x, point.theta)
         found, values, units = evaluate_in(there, problem, point.x, point.lam, point.theta)
         summary = [now.verdict, now.k, jnp.minimum(carry.n, n_rows)]
         summary += [found.kkt, found.infeasibility, found.learning_error, *found.relative]

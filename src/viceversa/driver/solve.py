@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 import time
 from collections.abc import Callable, Iterator
@@ -25,6 +26,8 @@ from viceversa.schemes.base import Point, Scheme, as_scheme
 from viceversa.schemes.semismooth_newton import NO_DERIVATIVES, SemismoothNewton
 
 MAX_ITER = 100_000
+_LARGEST_COUNT = 2**53  # every whole number up to it is a float64
+_LARGEST_SEED = 2**63 - 1
 _DEFAULT = SemismoothNewton()
 _OFF_CENTRE = 0.01  # of the width of X
 _ROUNDING_OF_A_START = 1e-9
@@ -55,9 +58,10 @@ def solve(
 ) -> Solution:
     """Learn θ and solve for x at the same time.
 
-    `tol` is relative and scale-free; `tol=0` runs exactly `max_iter` iterations. Starts default to P_X(0) (a point inside X
-    where F or f is not finite there), P_Θ(0) and λ = 0, or to the point of `init`; they are projected on X and Θ. `callback` receives a dict at every recorded iteration and stops the
-    solve by returning True. `throw=True` raises when the point is not solved.
+    `tol` is relative and scale-free, below 1; `tol=0` runs exactly `max_iter` iterations. Starts default to
+    P_X(0) (a point inside X where F or f is not finite there), P_Θ(0) and λ = 0, or to the point of `init`; they
+    are projected on X and Θ. `callback` receives a dict at every recorded iteration and stops the solve by
+    returning True. `throw=True` raises when the point is not solved.
 
     Example:
         >>> import numpy as np, viceversa as vv
@@ -70,7 +74,9 @@ def solve(
     tol, max_iter = _check_limits(tol, max_iter, time_limit)
     record = Record() if record is None else record
     _require(Record, "record", record, "vv.Record(...)")
-    _require(Callable | None, "callback", callback, "a function of one dict")
+    _check_calls(callback, clock)
+    _check_verbose(verbose)
+    _check_seed(seed)
     truth = _truth(problem, record)
     chunked = problem.runs_on_host or callback is not None or time_limit is not None or verbose > 0
 
@@ -114,6 +120,7 @@ def iterate(
         [0.0, 1.0, 1.0]
     """
     _require_problem(problem)
+    _check_seed(seed)
     scheme = _chosen(problem, method)
     x0, theta0, lam0 = _starts(problem, x0, theta0, multiplier0, init)
     with precision.double():
@@ -204,15 +211,73 @@ def _inside(problem: MisspecifiedVI) -> np.ndarray:
 def _check_limits(tol, max_iter, time_limit) -> tuple[float, int]:
     if not (_is_number(tol) and tol >= 0):
         raise InputError(f"tol is {tol}; a number >= 0 is needed (0 runs exactly max_iter iterations).")
+    if tol >= 1:
+        raise InputError(
+            f"tol is {tol}; it is relative, so a number below 1 is needed (from 1 on every point would pass)."
+        )
     if not (_is_number(max_iter) and int(max_iter) == max_iter and max_iter >= 0):
         raise InputError(f"max_iter is {max_iter}; a whole number >= 0 is needed.")
+    if max_iter > _LARGEST_COUNT:
+        raise InputError(f"max_iter is {max_iter}; a whole number from 0 to 2**53 is needed.")
     if time_limit is not None and not (_is_number(time_limit) and time_limit > 0):
         raise InputError(f"time_limit is {time_limit}; seconds > 0 are needed.")
     return float(tol), int(max_iter)
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float, np.number)) and math.isfinite(value)
+    known = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
+    return known and abs(value) < math.inf  # which takes whole numbers of any length
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+
+
+def _check_verbose(verbose: Any) -> None:
+    if not (isinstance(verbose, (bool, np.bool_)) or (_is_whole(verbose) and verbose >= 0)):
+        raise InputError(
+            f"verbose is {verbose!r}; a whole number >= 0, or True or False, is needed (0 prints nothing)."
+        )
+
+
+def _check_seed(seed: Any) -> None:
+    if not (_is_whole(seed) and 0 <= seed <= _LARGEST_SEED):
+        raise InputError(f"seed is {seed!r}; a whole number from 0 to 2**63 - 1 is needed.")
+
+
+def _check_calls(callback: Any, clock: Any) -> None:
+    """Functions that cannot be called as they will be; what was left out is not looked at."""
+    if callback is not None:
+        _require(Callable, "callback", callback, "a function of one dict")
+        if not _takes(callback, {}):
+            raise InputError(
+                f"callback cannot be called with one dict (it is {_signature(callback)}). Give it one argument, "
+                "the dict of what is seen at an iteration."
+            )
+    if clock is not time.perf_counter:
+        _require(Callable, "clock", clock, "a function without arguments that returns seconds")
+        if not _takes(clock):
+            raise InputError(
+                f"clock cannot be called without arguments (it is {_signature(clock)}). Give a function without "
+                "arguments that returns seconds."
+            )
+
+
+def _takes(function: Callable, *args: Any) -> bool:
+    """Whether a function can be called with these arguments; True where its signature cannot be seen."""
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):
+        return True
+    try:
+        signature.bind(*args)
+    except TypeError:
+        return False
+    return True
+
+
+def _signature(function: Callable) -> str:
+    return f"{getattr(function, '__name__', type(function).__name__)}{inspect.signature(function)}"
 
 
 def _require_problem(problem: Any) -> None:

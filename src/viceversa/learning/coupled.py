@@ -7,14 +7,16 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 import equinox as eqx
+import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PyTree
 
 from viceversa import functions
-from viceversa.errors import InputError
+from viceversa.errors import InputError, UserFunctionError
 from viceversa.learning.base import Learning, Provenance
-from viceversa.precision import as_float64
-from viceversa.sets.base import ConvexSet
+from viceversa.precision import as_finite_float64
+from viceversa.sets.base import ConvexSet, is_shape
 
 
 class CoupledLearningWarning(UserWarning):
@@ -64,12 +66,11 @@ class CoupledLearning(Learning):
             )
         self.function, self.set = operator, set
         self.declared = mu is not None
-        mu = 1.0 if mu is None else mu
-        self.mu = as_float64("CoupledLearning: mu", mu)
-        self.lipschitz = as_float64(
-            "CoupledLearning: lipschitz", max(mu, 1.0) if lipschitz is None else lipschitz
+        self.mu = _as_modulus("mu", 1.0 if mu is None else mu)
+        self.lipschitz = _as_modulus(
+            "lipschitz", np.maximum(self.mu, 1.0) if lipschitz is None else lipschitz
         )
-        if not 0.0 < self.mu <= self.lipschitz:
+        if self.mu > self.lipschitz:
             raise InputError(
                 f"CoupledLearning: mu = {float(self.mu):g} and lipschitz = {float(self.lipschitz):g} were given; "
                 "0 < mu <= lipschitz is needed."
@@ -91,4 +92,29 @@ class CoupledLearning(Learning):
         if x is None:
             raise InputError("CoupledLearning: H depends on x; call operator(theta, x).")
         # x's shape is not known before there is a problem, so the function is traced where it is used.
-        return functions.trace("CoupledLearning: operator", self.function, theta, x)(theta, x)
+        value = functions.trace("CoupledLearning: operator", self.function, theta, x)(theta, x)
+        _check_same_structure(value, theta)
+        return value
+
+
+def _as_modulus(name: str, value: Any) -> np.ndarray:
+    modulus = as_finite_float64(f"CoupledLearning: {name}", value)
+    if modulus.shape != () or modulus <= 0:
+        raise InputError(f"CoupledLearning: {name} is {value}; one positive number is needed.")
+    return modulus
+
+
+def _check_same_structure(value: PyTree, theta: PyTree) -> None:
+    returned, needed = (jax.tree.map(np.shape, tree) for tree in (value, theta))
+    if returned != needed:
+        given, wanted = (f"shape {each}" if is_shape(each) else each for each in (returned, needed))
+        raise UserFunctionError(
+            f"CoupledLearning: operator returns {given}; θ has {wanted} (from `set`), and H(θ, x) must match "
+            "it."
+        )
+    for leaf in jax.tree.leaves(value):
+        kind = jnp.result_type(leaf)
+        if not np.issubdtype(kind, np.floating):
+            raise UserFunctionError(
+                f"CoupledLearning: operator returns {kind} numbers; floating point is needed (multiply by 1.0)."
+            )

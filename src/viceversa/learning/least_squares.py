@@ -19,6 +19,7 @@ from viceversa.sets.intervals import interval_bounds, is_separable
 _ROWS_PER_FACTOR = 1 << 16
 _QR_ROUNDING = 10  # roundings allowed for the factor R, in units of eps and of its columns' lengths
 _SLACK = 1e-12  # by which D is enlarged, more than the rounding of the eigenvalue in it
+_MARGIN = 1e-9  # of the way from a point inside Θ: closer to its boundary rounding would decide
 _SHARE_OF_DEPENDENT = 1e-3  # entries of a null vector of unit columns that count as taking part
 
 
@@ -94,8 +95,7 @@ class LeastSquares(Learning):
         singular = np.linalg.svd(unit, compute_uv=False) if n_theta else np.ones(1)
         _check_determined(unit, singular, n_rows)
         self.minimum = np.linalg.solve(unit, z) / columns
-        bounds = interval_bounds(set)
-        self.minimum_is_inside = bounds is not None and _lies_between(self.minimum, *bounds)
+        self.minimum_is_inside = _contains(set, self.minimum)
         self.scale = (singular[0] * columns) ** 2 * (1.0 + _SLACK)
         # Less what rounding may have added to the smallest singular value.
         blurred = (n_theta + _QR_ROUNDING) * np.finfo(float).eps * singular[0]
@@ -141,11 +141,12 @@ class LeastSquares(Learning):
         return (vector.size + _QR_ROUNDING) * jnp.finfo(vector.dtype).eps * parts
 
     def scaled_error_bound(self, theta: PyTree) -> Float[Array, ""]:
-        """In the units D^½θ, in which H is μ_D-strongly monotone and 1-Lipschitz and Θ is still a product of intervals:
+        """In the units D^½θ, in which H is μ_D-strongly monotone and 1-Lipschitz, Θ still a product of intervals:
 
             ‖θ − θ*‖ ≤ (min(2‖r‖_D, ‖H‖_{D⁻¹}) + 2ρ) / (μ_D √min D),  r = θ − P_Θ(θ − D⁻¹H)        (3)
 
-        with ρ the rounding of H in ‖·‖_{D⁻¹}, which also covers that of r. ∞ where Θ is no product of intervals.
+        with ρ the rounding of H in ‖·‖_{D⁻¹}, which also covers that of r. On any other Θ r is left out, and the
+        bound is ∞ unless the minimum without Θ, where H is 0, lies inside.
 
         Example:
             >>> import numpy as np, viceversa as vv
@@ -154,20 +155,29 @@ class LeastSquares(Learning):
             ...     print(0.0 < learning.scaled_error_bound(2.0) < 1e-12)
             True
         """
-        if not is_separable(self.set):
+        separable = is_separable(self.set)
+        if not (separable or self.minimum_is_inside):
             return jnp.asarray(jnp.inf)
         vector, unravel = jax.flatten_util.ravel_pytree(theta)
         H = jax.flatten_util.ravel_pytree(self.operator(theta))[0]
         units = jnp.sqrt(jnp.asarray(self.scale))
-        projected = jax.flatten_util.ravel_pytree(self.set.project(unravel(vector - H / units**2)))[0]
-        by_projection = 2.0 * jnp.linalg.norm(units * (vector - projected))
-        error = jnp.minimum(by_projection, jnp.linalg.norm(H / units))
+        error = jnp.linalg.norm(H / units)
+        if separable:
+            projected = jax.flatten_util.ravel_pytree(self.set.project(unravel(vector - H / units**2)))[0]
+            error = jnp.minimum(2.0 * jnp.linalg.norm(units * (vector - projected)), error)
         rounding = jnp.linalg.norm(self._rounding_parts(vector) / units)
         return (error + 2.0 * rounding) / (self.scaled_mu * jnp.min(units, initial=jnp.inf))
 
 
-def _lies_between(vector: np.ndarray, low: np.ndarray, high: np.ndarray) -> bool:
-    return bool(((low <= vector) & (vector <= high)).all())
+def _contains(Theta: ConvexSet, vector: np.ndarray) -> bool:
+    """Whether the raveled point lies in Θ, beyond rounding where Θ is no product of intervals."""
+    bounds = interval_bounds(Theta)
+    if bounds is not None:
+        low, high = bounds
+        return bool(((low <= vector) & (vector <= high)).all())
+    inside = np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(Theta.interior_point())])
+    beyond = vector + _MARGIN * (vector - inside)
+    return bool(Theta.violation(_unravel_like(Theta.zeros(), beyond)) == 0.0)
 
 
 def _as_design(A, n_theta: int) -> np.ndarray:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PyTree
@@ -19,7 +20,8 @@ _GROW = 1.2  # and the next iteration starts from this much more
 _MAX_TESTS = 100  # 0.7^100 ≈ 3e-16: beyond it the step is below rounding
 _GAMMA_RANGE = 1e6  # B.4: γ_max = 10⁶ γ_0; the proof needs some cap
 _NEARBY = 1e-6  # of the step that crosses X: where F is looked at next to x_0
-_IN_DOUBT = 3.0  # halvings that are tried although F's change there says that they are too few
+_IN_DOUBT = 3.0  # halvings that are tried although F's slope there says that they are too few
+_MOST_DOUBLINGS = 200.0  # of a step in a set without end; 2²⁰⁰ is beyond all units
 _FREEZE = 1e-9  # B.4: below this relative movement the tests only see rounding
 _PENALTY_SHARE = 0.2  # γρ‖Jf‖² at the start; the test allows ½ − ν = ¼
 
@@ -98,7 +100,7 @@ class AdaptiveAugmentedLagrangian(Method):
         F, f, _ = problem.at(theta)
         F_0 = F(x0)
         gamma, n_first = self._first_step(problem, theta, x0, F_0)
-        gradient_sq = _gradient_norms_sq(problem, f, x0)
+        gradient_sq = _gradient_norms_sq(problem, f, x0, gamma * F_0)
         return AdaptiveState(
             k=jnp.asarray(0),
             x=x0,
@@ -187,7 +189,8 @@ class AdaptiveAugmentedLagrangian(Method):
     ) -> tuple[Array, Array]:
         """γ_0: from the step that crosses X, halved until F is seen to change slowly enough (3a).
 
-        Halvings that F's change next to x_0 says to be far too few are left out: a large market would need dozens.
+        Halvings that F's slope at x_0 says to be far too few are left out: a large market would need dozens. Where X has no
+        end, that slope alone says how far to go.
         """
         F, _, X = problem.at(theta)
 
@@ -196,9 +199,11 @@ class AdaptiveAugmentedLagrangian(Method):
             return tree_norm(F(x_next) - F_0), tree_norm(x_next - x0)
 
         across = safe_divide(_reach(problem, x0), tree_norm(F_0), 1.0)
-        change, length = tried(_NEARBY * across)
+        nearby = X.project(x0 - _NEARBY * across * F_0) - x0
+        change, length = tree_norm(_change(problem, F, x0, F_0, nearby)), tree_norm(nearby)
         needed = jnp.log2(safe_divide(across * change, self.nu * length, 1.0))
-        n_halvings = jnp.where(jnp.isfinite(needed), jnp.maximum(jnp.floor(needed) - _IN_DOUBT, 0.0), 0.0)
+        fewest = jnp.where(jnp.all(jnp.isfinite(problem.x_width)), 0.0, -_MOST_DOUBLINGS)
+        n_halvings = jnp.where(jnp.isfinite(needed), jnp.maximum(jnp.floor(needed) - _IN_DOUBT, fewest), 0.0)
         start = jnp.ldexp(across, -n_halvings.astype(int))
 
         def too_long(carry) -> Array:
@@ -216,13 +221,23 @@ class AdaptiveAugmentedLagrangian(Method):
         return gamma, n_tests
 
 
-def _reach(problem: MisspecifiedVI, x0: Array) -> Array:
-    """How far it is across X: the norm of its widths, with 1 + |x_0| where it has none."""
+def _change(problem: MisspecifiedVI, F, x0: Array, F_0: Array, step: Array) -> Array:
+    """F(x_0 + step) − F(x_0) by the slope at x_0, free of rounding; a callback has none and is asked."""
+    return F(x0 + step) - F_0 if problem.runs_on_host else jax.jvp(F, (x0,), (step,))[1]
+
+
+def _reach(problem: MisspecifiedVI, x0: Array, step: Array | None = None) -> Array:
+    """How far it is across X: the norm of its widths, where it has none of |x_0| and a step, with 1 where both are 0."""
+    beyond = jnp.abs(x0) if step is None else jnp.abs(x0) + jnp.abs(step)
     width = jnp.broadcast_to(problem.x_width, x0.shape)
-    return jnp.sqrt(jnp.sum(jnp.square(jnp.where(jnp.isfinite(width), width, 1.0 + jnp.abs(x0)))))
+    size = jnp.sqrt(jnp.sum(jnp.square(jnp.where(jnp.isfinite(width), width, beyond))))
+    return jnp.where(size > 0, size, 1.0)
 
 
-def _gradient_norms_sq(problem: MisspecifiedVI, f, x0: Array) -> Array:
-    """‖∇f_j(x_0)‖² for every j, never below (|f_j(x_0)| / size of X)², for constraints that are flat at x_0."""
+def _gradient_norms_sq(problem: MisspecifiedVI, f, x0: Array, step: Array) -> Array:
+    """‖∇f_j(x_0)‖² for every j, never below (|f_j(x_0)| / size of X)², for constraints that are flat at x_0.
+
+    Where X has no end, the first step against F says what size is.
+    """
     f_0, norms_sq = f.of_gradients(x0, lambda gradient: jnp.sum(jnp.square(gradient)))
-    return jnp.maximum(norms_sq, jnp.square(f_0 / _reach(problem, x0)))
+    return jnp.maximum(norms_sq, jnp.square(f_0 / _reach(problem, x0, step)))

@@ -11,6 +11,7 @@ sλ = (x − l)w_l = (u − x)w_u = μ; monotonicity makes every Newton matrix a
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -20,7 +21,8 @@ import numpy as np
 from jaxtyping import Array, Float, Int, PyTree
 
 from viceversa.errors import InputError
-from viceversa.numerics import positive_part
+from viceversa.local_derivative import local_derivative
+from viceversa.numerics import positive_part, safe_divide
 from viceversa.problem import MisspecifiedVI
 from viceversa.sets import Ball, Intersection, Product
 from viceversa.sets.base import ConvexSet
@@ -30,6 +32,9 @@ LARGEST = 1500  # unknowns: beyond it a dense factor costs more than first-order
 _MAX_STEPS = 100
 _TO_THE_BOUNDARY = 0.995
 _TARGET = 1e-14  # residuals and μ in scaled units
+_MARGIN = 0.1  # of a unit: how far from its bounds the start is
+_FAR = 100.0  # times what happens: no answer is expected beyond it
+_LEAST_UNIT = 1e-4  # of the width of X
 _PROX = 1e-13  # added to the scaled diagonal: harmless to the answer, which is judged by residuals
 
 
@@ -170,7 +175,7 @@ def interior_point(problem: MisspecifiedVI, lifted: Lifted, x0: Array, theta: Py
     if lifted.embedding is not None:  # Eᵀ(x_0 − point(0)): moved inside the bounds below
         centre, pullback = jax.vjp(point, jnp.zeros_like(lifted.lower))
         start = pullback(jnp.asarray(x0) - centre)[0]
-    unit_x = jnp.where(jnp.isfinite(width) & (width > 0), width, jnp.maximum(jnp.abs(start), 1.0))
+    unit_x = _unit(operator, start, width)
     low, high = jnp.asarray(lifted.lower) / unit_x, jnp.asarray(lifted.upper) / unit_x
     fixed = jnp.asarray(lifted.upper <= lifted.lower)
     has_low, has_high = jnp.isfinite(low) & ~fixed, jnp.isfinite(high) & ~fixed
@@ -298,11 +303,23 @@ def interior_point(problem: MisspecifiedVI, lifted: Lifted, x0: Array, theta: Py
     return Interior(X.project(x), lam, progress.k)
 
 
+def _unit(operator: Callable[[Array], Array], v: Array, width: Array) -> Array:
+    """What coordinates are measured in: the width of X, or less where X is far wider than anything that happens in it.
+
+    What happens is told by v itself and by how far its force would drive it against its own slope.
+    """
+    driven = safe_divide(jnp.abs(operator(v)), local_derivative(operator, v), 0.0)
+    happens = _FAR * jnp.maximum(jnp.abs(v), jnp.where(jnp.isfinite(driven), driven, 0.0))
+    bounded = jnp.clip(happens, _LEAST_UNIT * width, width)
+    beyond = jnp.where(happens > 0, happens, 1.0)
+    return jnp.where(jnp.isfinite(width) & (width > 0), bounded, beyond)
+
+
 def _well_inside(u: Array, low, high, has_low, has_high, fixed) -> Array:
     """The point well inside the bounds next to the given one."""
-    margin = 0.1
-    inside_low = jnp.where(has_low, low + jnp.where(has_high, margin * (high - low), margin), -jnp.inf)
-    inside_high = jnp.where(has_high, high - jnp.where(has_low, margin * (high - low), margin), jnp.inf)
+    margin = _MARGIN * jnp.where(has_low & has_high, jnp.minimum(high - low, 1.0), 1.0)
+    inside_low = jnp.where(has_low, low + margin, -jnp.inf)
+    inside_high = jnp.where(has_high, high - margin, jnp.inf)
     return jnp.where(fixed, low, jnp.clip(u, inside_low, inside_high))
 
 

@@ -21,7 +21,7 @@ from viceversa.sets.intervals import is_box
 
 MAX_PRODUCTS_SYMMETRIC = 200  # MINRES keeps five vectors, so it may take its time
 LEAST_CURVATURE = 0.05  # local derivatives below this share of a typical other in their row say nothing
-_FAINT = 1e-12  # of 1/γ: a local derivative that may be rounding
+_FAINT = 1e-12  # of 1/γ or of the largest: a local derivative that may be rounding
 SMALL = 5000  # unknowns up to which (x, λ) is joined into one vector for the Krylov method
 MAX_PRODUCTS = 60  # GMRES keeps them all
 # Unknowns up to which the matrix of the system is formed and factored: symmetric systems, and others.
@@ -86,7 +86,9 @@ def _says_something(
     product in the units √(1/h) along irregular signs, in which every diagonal entry is 1: the norm of a typical `row`.
     """
     root_n = math.sqrt(max(x.size, 1))
-    clear, possible = h * gamma > LEAST_CURVATURE / root_n, h * gamma > _FAINT
+    # γ may be of a start where F was far steeper than here.
+    clear = h * gamma > LEAST_CURVATURE / root_n
+    possible = (h > 0) & (h > _FAINT * jnp.minimum(1.0 / gamma, jnp.max(h)))
 
     def measured() -> Array:
         unit = jnp.sqrt(jnp.where(possible, safe_divide(1.0, h, 1.0), gamma))

@@ -17,7 +17,7 @@ from viceversa.learners.projected_gradient import ProjectedGradient
 from viceversa.methods.adaptive_augmented_lagrangian import AdaptiveAugmentedLagrangian, AdaptiveState
 from viceversa.methods.base import Info, OracleCounts
 from viceversa.numerics import positive_part, tree_add_scaled
-from viceversa.problem import MisspecifiedVI
+from viceversa.problem import SMALL_JACOBIAN, MisspecifiedVI
 from viceversa.schemes.base import Point, Scheme
 from viceversa.schemes.coupled_newton import coupled_map
 from viceversa.schemes.interior_point import LARGEST, Lifted, interior_point, lift
@@ -235,6 +235,11 @@ class SemismoothNewton(Scheme):
         first = self.first_order(problem).counts(problem, state.first, state.n_first)
         return first + OracleCounts(F=F, f=F, pullback=seen, H=H)
 
+    @property
+    def _adaptive(self) -> AdaptiveAugmentedLagrangian:
+        assert isinstance(self.first.method, AdaptiveAugmentedLagrangian)
+        return self.first.method
+
     # -- the two kinds of step -----------------------------------------------------------------
     def _first_order(self, problem: MisspecifiedVI, state: NewtonState) -> tuple[NewtonState, Info]:
         first, info = self.first_order(problem).step(problem, state.first)
@@ -247,7 +252,7 @@ class SemismoothNewton(Scheme):
                 _restarted(problem, first),
                 n_left,
                 jnp.asarray(False),
-                (state.settled & (state.n_newton > 0)) | _tol_decides(problem, state.n_failed),
+                _tol_decides(problem, state.n_failed),  # the next Newton step looks again
                 n_left == 0,
                 state.n_first + 1,
                 jnp.asarray(FIRST_ORDER),
@@ -261,8 +266,12 @@ class SemismoothNewton(Scheme):
         stride = self._coupled if problem.learning.depends_on_x else stride
         trial = stride(problem, state)
         helped, old = trial.helped, state.first.method
-        x, lam = jnp.where(helped, trial.x, old.x), jnp.where(helped, trial.lam, old.lam)
-        method = old.placed(x, lam)
+        # Where Newton fails, the first-order method finds its steps and weights anew: those of a far start say nothing here.
+        method = jax.lax.cond(
+            helped,
+            lambda: old.placed(trial.x, trial.lam),
+            lambda: self._adaptive.begun_anew(problem, trial.learner.theta, old.placed(old.x, old.lam)),
+        )
         longer = jnp.clip(2 * state.batch, _NEXT_BATCH, _LONGEST_BATCH)
         batch = jnp.where(helped, state.batch, longer)
         rescued = state.phase == RESCUED
@@ -277,8 +286,7 @@ class SemismoothNewton(Scheme):
             ),
             # What had to be rescued is ill-conditioned: a small residual says little there, so go on while Newton helps.
             converging=helped & (trial.fast | (state.patience > _PATIENCE)),
-            settled=jnp.where(helped, trial.settled, state.settled)
-            | _tol_decides(problem, state.n_failed + ~helped),
+            settled=trial.settled | _tol_decides(problem, state.n_failed + ~helped),
             pause=jnp.asarray(True),
             n_newton=state.n_newton + 1,
             n_failed=state.n_failed + jnp.where(helped, 0, 1),
@@ -344,7 +352,7 @@ class SemismoothNewton(Scheme):
         newton = NewtonPoint(x, lam, smoothing.after(t), probed)
         fast = jnp.asarray(True)  # if this step helps: the next one smooths less
         x, lam = problem.set.project(x), positive_part(lam)
-        settled = unrest <= _SETTLED
+        settled = jnp.where(helped, unrest, here.unrest) <= _SETTLED
         n_products = direction.n_products + probed.n_products_since(state.newton.probed)
         return _Trial(x, lam, learner, t, helped, fast, merit_start, n_products, metric, newton, settled)
 
@@ -398,8 +406,12 @@ def _smooths(problem: MisspecifiedVI) -> bool:
 
 
 def _tol_decides(problem: MisspecifiedVI, n_failed) -> Array:
-    """Whether `tol` decides alone: coordinates have no units of their own, or Newton has failed too often to wait for it."""
-    return jnp.asarray(not _smooths(problem)) | (n_failed >= _PATIENCE)
+    """Whether `tol` decides alone: coordinates have no units of their own, or Newton has failed too often to wait for it.
+
+    Once more than that where a rescue, which every box allows, comes between.
+    """
+    often = _PATIENCE + 1 if _size(problem) <= LARGEST else _PATIENCE
+    return jnp.asarray(not _smooths(problem)) | (n_failed >= often)
 
 
 def _first_batch(problem: MisspecifiedVI) -> int:
@@ -418,8 +430,15 @@ def _restarted(problem: MisspecifiedVI, first: SimultaneousState) -> NewtonPoint
 def _metric(
     problem: MisspecifiedVI, x: Array, lam: Array, theta: PyTree, first: AdaptiveState, probed: Probed
 ) -> tuple[Metric, Probed]:
-    """The local metric, with the step and the slopes that the first-order method has found."""
-    return local_metric(problem, x, lam, theta, first.gamma, first.gradient_sq, probed)
+    """The local metric, with the step and the slopes that the first-order method has found.
+
+    Where a Jacobian is small, f's slopes are those here: at a far start they may be beyond all measure.
+    """
+    gradient_sq = first.gradient_sq
+    if problem.n_constraints * math.prod(problem.shape) <= SMALL_JACOBIAN:
+        here = problem.at(theta).f.of_gradients(x, lambda gradient: jnp.sum(jnp.square(gradient)))[1]
+        gradient_sq = jnp.where((here > 0) & jnp.isfinite(here), here, gradient_sq)
+    return local_metric(problem, x, lam, theta, first.gamma, gradient_sq, probed)
 
 
 def _line_search(point: Callable, merit_here: Array, start: tuple) -> tuple[Array, tuple, Array, Array]:
@@ -429,7 +448,8 @@ def _line_search(point: Callable, merit_here: Array, start: tuple) -> tuple[Arra
     """
 
     def enough(t: Array, merit: Array) -> Array:
-        return merit <= (1.0 - _ARMIJO * t) * merit_here
+        # A merit of 0 is not lessened: if that is no solution, γ is so small that x − γG rounds to x.
+        return merit < (1.0 - _ARMIJO * t) * merit_here
 
     def attempt(trial):
         t, n, _ = trial
@@ -454,10 +474,7 @@ def _rescue(
     finite = jnp.all(jnp.isfinite(found.x)) & jnp.all(jnp.isfinite(found.lam))
     method = state.first.method
     x, lam = jnp.where(finite, found.x, method.x), jnp.where(finite, found.lam, method.lam)
-    # Its steps and weights are those of where the run began, which may be worlds apart.
-    adaptive = scheme.first.method
-    assert isinstance(adaptive, AdaptiveAugmentedLagrangian)
-    method = adaptive.begun_anew(problem, learner.theta, method.placed(x, lam))
+    method = scheme._adaptive.begun_anew(problem, learner.theta, method.placed(x, lam))
     first = eqx.tree_at(lambda s: (s.method, s.learner), state.first, (method, learner))
     counted = state.n_products + 3 * found.n_steps * math.prod(problem.shape)
     return eqx.tree_at(

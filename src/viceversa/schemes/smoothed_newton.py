@@ -101,7 +101,10 @@ def _excess(w: Array, m_sq) -> Smoothed:
 
 
 class SmoothedMap(NamedTuple):
-    """The smoothed natural map at one point: the smoothing, the metric, p and q, residuals, merit and derivative products."""
+    """The smoothed natural map at one point: the smoothing, the metric, p and q, residuals, merit and derivative products.
+
+    `unrest` is how far unknowns are from rest without smoothing.
+    """
 
     smoothing: Smoothing
     metric: Metric
@@ -110,6 +113,7 @@ class SmoothedMap(NamedTuple):
     r_x: Float[Array, "..."]
     r_lam: Float[Array, " J"]
     merit: Float[Array, ""]
+    unrest: Float[Array, ""]
     product: Callable
 
 
@@ -141,7 +145,8 @@ def smoothed_map(
     smoothing = Smoothing(c, share)
     r_x, r_lam = x - p.value, lam - q.value
     merit = _with_smoothing(problem, merit_of(r_x, r_lam, metric), smoothing.c)
-    return SmoothedMap(smoothing, metric, p, q, r_x, r_lam, merit, product)
+    unrest = _unrest_of_all(X, x, lam, G, f_x, metric)
+    return SmoothedMap(smoothing, metric, p, q, r_x, r_lam, merit, unrest, product)
 
 
 def smoothed_merit(
@@ -157,8 +162,14 @@ def smoothed_merit(
     G = F(x) + pullback(lam)
     p, q = _projections(X, x, lam, G, f_x, metric, c)
     merit = _with_smoothing(problem, merit_of(x - p.value, lam - q.value, metric), c)
+    return merit, _unrest_of_all(X, x, lam, G, f_x, metric)
+
+
+def _unrest_of_all(
+    X: ConvexSet, x: Array, lam: Array, G: Array, f_x: Array, metric: Metric
+) -> Float[Array, ""]:
     x_unrest = _unrest(x, -metric.gamma * G, X.project)
-    return merit, jnp.maximum(x_unrest, _unrest(lam, metric.rho * f_x, positive_part))
+    return jnp.maximum(x_unrest, _unrest(lam, metric.rho * f_x, positive_part))
 
 
 def _unrest(u: Array, step: Array, project: Callable[[Array], Array]) -> Float[Array, ""]:
