@@ -4,7 +4,7 @@ Every peer is *given* θ*; `vv.solve` starts with θ three times too large and l
 potential, so QP solvers apply, in two forms: `totals`, sparse, with one extra variable for each market's total, a
 reformulation by hand that is the best we know for them; and `direct`, the potential as written, whose Hessian couples
 all firms of a market. Problems without a potential are in `peers_vi`. The answer of every solver is judged by
-`vv.certify`. Columns: set-up and solve on new data; a repeated solve after a small change of the costs, another one every
+`vv.certify`. Columns: set-up and solve on new data (ours builds the learning problem from its observations, too); a repeated solve after a small change of the costs, another one every
 time (OSQP, PIQP, ProxQP, SCS and PATH go on from what they keep, BoxOSQP and SciPy's root are given their last solution, the
 other peers start where they started before; we make a new problem and give `init=` the last solution); both the median of
 repeats; and the worst relative certificate of the first answer and of the last repeated one. A failure is a row.
@@ -145,7 +145,7 @@ def _piqp(m: Market):
 
     def new() -> Answer:
         solver = kept["solver"] = piqp.SparseSolver()
-        solver.settings.eps_abs = solver.settings.eps_rel = 1e-9
+        solver.settings.eps_abs = solver.settings.eps_rel = 1e-12
         solver.setup(P, q, equations, np.zeros(D), none, np.zeros(0), np.zeros(0), x_low, x_high)
         solver.solve()
         return read(solver)
@@ -158,9 +158,13 @@ def _piqp(m: Market):
     return new, again
 
 
+class NotRun(Exception):
+    """A peer that is left out, and why."""
+
+
 def _small(m: Market, most: int, why: str) -> None:
     if m.r.size > most:
-        raise RuntimeError(f"{why}: not run above {most} variables")
+        raise NotRun(f"{why}: left out above {most} variables")
 
 
 def _osqp_direct(m: Market):
@@ -200,7 +204,7 @@ def _piqp_direct(m: Market):
 
     def new() -> Answer:
         solver = kept["solver"] = piqp.DenseSolver()
-        solver.settings.eps_abs = solver.settings.eps_rel = 1e-9
+        solver.settings.eps_abs = solver.settings.eps_rel = 1e-12
         solver.setup(dense, q, none, np.zeros(0), rows, low[:D], high[:D], low[D:], high[D:])
         return solve()
 
@@ -316,7 +320,7 @@ def _path(m: Market):
 
 
 def _monviso(m: Market):
-    raise RuntimeError("the package index has another project under this name")
+    raise NotRun("published as a repository only; the package index has another project under this name")
 
 
 def _proxqp(m: Market):
@@ -363,6 +367,7 @@ def _clarabel(m: Market):
     cones = [clarabel.ZeroConeT(n_zero), clarabel.NonnegativeConeT(n_nonnegative)]
     settings = clarabel.DefaultSettings()
     settings.verbose = False
+    settings.tol_gap_abs = settings.tol_gap_rel = settings.tol_feas = 1e-11
 
     def solve(q_now: np.ndarray) -> Answer:
         result = clarabel.DefaultSolver(sparse.triu(P).tocsc(), q_now, G, h, cones, settings).solve()
@@ -399,8 +404,7 @@ def _daqp(m: Market):
 
     import daqp
 
-    if m.r.size > 2000:
-        raise RuntimeError("dense solver: not run above 2000 variables")
+    _small(m, 2000, "dense solver")
     P, q, A, low, high = m.qp()
     D = m.shape[1]
     dense, rows = P.toarray(), A[:D].toarray()
@@ -479,26 +483,39 @@ def _ipopt(m: Market):
 def _scipy_root(m: Market):
     from scipy.optimize import root
 
-    if m.r.size > 300:
-        raise RuntimeError("dense finite-difference Jacobian: not run above 300 variables")
+    _small(m, 1000, "dense Jacobian")
     n, D = m.r.size, m.shape[1]
 
     def fischer(u, v):
-        return u + v - np.sqrt(u * u + v * v)
+        """u + v − √(u² + v²) and its two slopes."""
+        length = np.sqrt(u * u + v * v)
+        safe = np.where(length > 0, length, 1.0)
+        return u + v - length, 1.0 - u / safe, 1.0 - v / safe
 
     kept: dict[str, Any] = {}
+    sums = np.kron(np.ones((1, m.shape[0])), np.eye(D))
 
     def solve(q_now: np.ndarray, start: np.ndarray) -> Answer:
-        g = q_now[:n].reshape(m.shape)
+        g, r = q_now[:n], m.r.ravel()
 
         def residual(z):
-            x, lam = z[:n].reshape(m.shape), z[n:]
-            totals = x.sum(0)
-            F = m.r * x + g + m.b * (totals + x) - m.a - m.b * lam
-            both = fischer(x, -fischer(m.capacity - x, -F))
-            return np.concatenate([both.ravel(), fischer(lam, m.b * totals - m.b * m.need)])
+            x, lam = z[:n], z[n:]
+            totals = sums @ x
+            F = r * x + g + m.b * (sums.T @ (totals - lam) + x) - m.a
+            inner, of_gap, of_F = fischer(m.capacity - x, -F)
+            both, of_x, of_inner = fischer(x, -inner)
+            caps, of_lam, of_slack = fischer(lam, m.b * (totals - m.need))
+            dF = np.diag(r + m.b) + m.b * (sums.T @ sums)
+            upper = np.diag(of_x + of_inner * of_gap) + (of_inner * of_F)[:, None] * dF
+            jacobian = np.block(
+                [
+                    [upper, -(of_inner * of_F)[:, None] * m.b * sums.T],
+                    [of_slack[:, None] * m.b * sums, np.diag(of_lam)],
+                ]
+            )
+            return np.concatenate([both, caps]), jacobian
 
-        kept["z"] = found = root(residual, start, method="hybr", tol=1e-12).x
+        kept["z"] = found = root(residual, start, jac=True, method="hybr", tol=1e-12).x
         return m.answer(found, found[n:] * m.b)
 
     q = m.qp()[1]
@@ -611,11 +628,20 @@ class Changed(eqx.Module):
         return self.operator(x, theta) + self.change
 
 
-def changed(problem: vv.MisspecifiedVI, change: np.ndarray) -> vv.MisspecifiedVI:
+def changed(problem: vv.MisspecifiedVI, change: np.ndarray, learning: Any = None) -> vv.MisspecifiedVI:
     """The same problem with other costs: data in a known structure, so nothing is compiled again."""
-    operator = Changed(problem.operator, change)
+    operator, learning = Changed(problem.operator, change), problem.learning if learning is None else learning
     return vv.MisspecifiedVI(
-        operator, problem.set, problem.constraints, problem.learning, symmetric=problem.symmetric
+        operator, problem.set, problem.constraints, learning, symmetric=problem.symmetric
+    )
+
+
+def learned_anew(learning: Any) -> Any:
+    """Least squares from its observations again, since it finds its factor, and maybe θ, when it is built."""
+    if not isinstance(learning, vv.LeastSquares):
+        return learning
+    return vv.LeastSquares(
+        learning.A, learning.b, set=learning.set, weights=learning.weights, ridge=learning.ridge
     )
 
 
@@ -658,22 +684,14 @@ def _ours(problem: vv.MisspecifiedVI, theta0: Any) -> tuple[str, ...]:
         kept["solution"] = vv.solve(kept["problem"], init=kept["solution"], tol=TARGET)
 
     def on_new_data() -> vv.Solution:
-        return solve(
-            vv.MisspecifiedVI(
-                problem.operator,
-                problem.set,
-                problem.constraints,
-                problem.learning,
-                symmetric=problem.symmetric,
-            )
-        )
+        return solve(changed(problem, next(changes), learned_anew(problem.learning)))
 
     start = time.perf_counter()
     solve(problem)
     first = time.perf_counter() - start
     solution = solve(problem)
     kept: dict[str, Any] = {"solution": solution}
-    again()  # compiles
+    again()  # compiles what both columns use
     new, repeated = _median_ms(on_new_data), _median_ms(again)
     last = kept["solution"]
     certificate = vv.certify(kept["problem"], last.x, last.multiplier, last.theta, tol=TARGET)
@@ -732,5 +750,7 @@ def _theirs(name: str, make: Callable, problem: Any, theta: Any, q: np.ndarray) 
         worst = max(value for certificate in certificates for value in certificate.relative.values())
         mark = "" if worst <= TARGET else " !"
         return name, *times, f"{worst:.0e}{mark}", "", f"{first:.1f} s"
+    except NotRun as reason:
+        return name, "not run", "", str(reason), "", ""
     except Exception as error:  # a failure is a row
         return name, "failed", "", f"{type(error).__name__}: {' '.join(str(error).split())[:90]}", "", ""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import equinox as eqx
 import jax
 import jax.flatten_util
@@ -12,7 +14,7 @@ from jaxtyping import Array, Float, PyTree
 from viceversa.errors import InputError
 from viceversa.learning.base import Learning, Provenance
 from viceversa.precision import as_finite_float64
-from viceversa.sets.base import ConvexSet
+from viceversa.sets.base import ConvexSet, is_shape
 from viceversa.sets.intervals import interval_bounds, is_separable
 
 # Rows reduced to a triangle at a time, so that 10⁶ observations need little memory.
@@ -64,7 +66,7 @@ class LeastSquares(Learning):
             raise InputError(
                 f"LeastSquares: set is {type(set).__name__}; a viceversa set (the Θ of θ) is needed."
             )
-        n_theta = sum(int(np.prod(leaf.shape)) for leaf in jax.tree.leaves(set.zeros()))
+        n_theta = sum(map(math.prod, jax.tree.leaves(set.shape, is_leaf=is_shape)))
         self.A = _as_design(A, n_theta)
         self.b = as_finite_float64("LeastSquares: b", b)
         n_rows = self.A.shape[0]
@@ -89,7 +91,8 @@ class LeastSquares(Learning):
         R, z = self.factor, self.target
         if self.ridge > 0:
             rows = np.sqrt(self.ridge) * np.eye(n_theta)
-            R, z = _reduced(np.vstack([np.column_stack([R, z]), np.column_stack([rows, np.zeros(n_theta)])]))
+            both = np.vstack([np.column_stack([R, z]), np.column_stack([rows, np.zeros(n_theta)])])
+            R, z = _parts(np.asarray(np.linalg.qr(both, mode="r")))
         columns = np.linalg.norm(R, axis=0)
         unit = R / np.where(columns > 0, columns, 1.0)
         singular = np.linalg.svd(unit, compute_uv=False) if n_theta else np.ones(1)
@@ -198,17 +201,17 @@ def _triangular_factor(A: np.ndarray, b: np.ndarray, weights: np.ndarray) -> tup
     joined = np.zeros((0, A.shape[1] + 1))
     for start in range(0, A.shape[0], _ROWS_PER_FACTOR):
         rows = slice(start, start + _ROWS_PER_FACTOR)
-        block = np.column_stack([root[rows, None] * A[rows], root[rows] * b[rows]])
-        joined = np.asarray(np.linalg.qr(np.vstack([joined, block]), mode="r"))
-    return _reduced(joined)
+        block = root[rows, None] * np.column_stack([A[rows], b[rows]])
+        joined = np.asarray(np.linalg.qr(np.vstack([joined, block]) if start else block, mode="r"))
+    return _parts(joined)
 
 
-def _reduced(joined: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """R and z from rows of [√w A, √w b]."""
-    n_theta = joined.shape[1] - 1
-    joined = np.asarray(np.linalg.qr(joined, mode="r"))
-    joined = np.vstack([joined, np.zeros((max(n_theta - joined.shape[0], 0), n_theta + 1))])
-    return joined[:n_theta, :n_theta], joined[:n_theta, n_theta]
+def _parts(triangle: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """R and z from the triangle of [√w A, √w b]."""
+    n_theta = triangle.shape[1] - 1
+    if triangle.shape[0] < n_theta:
+        triangle = np.vstack([triangle, np.zeros((n_theta - triangle.shape[0], n_theta + 1))])
+    return triangle[:n_theta, :n_theta], triangle[:n_theta, n_theta]
 
 
 def _check_determined(unit: np.ndarray, singular: np.ndarray, n_rows: int) -> None:
@@ -252,6 +255,8 @@ def _extreme_eigenvalues(
     """
     if not columns.size:
         return np.asarray(1.0), np.asarray(1.0)
+    if columns.size == 1:
+        return np.asarray(columns[0] ** 2), np.asarray(columns[0] ** 2)
     inverse = np.linalg.inv(unit) / columns[:, None]
     return np.asarray(np.linalg.norm(inverse, 2) ** -2.0), np.asarray(np.linalg.norm(R, 2) ** 2)
 
