@@ -48,6 +48,12 @@ class Sequential(Scheme):
     learn_tol: np.ndarray
 
     def __init__(self, learner: Learner, method: Method, learn_tol: float = 1e-8):
+        if not (isinstance(learner, Learner) and isinstance(method, Method)):
+            raise InputError(
+                f"Sequential: learner is {type(learner).__name__} and method is {type(method).__name__}; a learner such as "
+                "vv.NewtonLearner() and a method such as vv.AdaptiveAugmentedLagrangian() are needed. A scheme such as "
+                "vv.SemismoothNewton() learns by itself."
+            )
         self.learner, self.method = learner, method
         self.learn_tol = as_float64("Sequential: learn_tol", learn_tol)
         if self.learn_tol.shape != () or not self.learn_tol > 0:
