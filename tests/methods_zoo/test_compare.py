@@ -150,5 +150,7 @@ def test_compare_and_sequential_say_what_they_need():
         vv.compare(NONLINEAR, "joint")
     with pytest.raises(vv.InputError, match="learn_tol is 0"):
         vv.Sequential(LEARNER, METHOD, 0.0)
-    with refused("Sequential: learner is ProjectedGradient and method is SemismoothNewton; a learner such as"):
+    with refused(
+        "Sequential: learner is ProjectedGradient and method is SemismoothNewton; a learner such as"
+    ):
         vv.Sequential(vv.ProjectedGradient(), vv.SemismoothNewton())
