@@ -60,7 +60,7 @@ class Compiled:
         return Packed([_on_host(array) for array in found.arrays], found.packing).whole()
 
 
-def _await(arrays: list[jax.Array]) -> None:
+def _await(arrays: list[Any]) -> None:
     """Ask a short program for some milliseconds whether it is done: to sleep and be woken up may take longer than it does.
 
     One that works on large arrays can use the processor that asking keeps busy.

@@ -166,7 +166,7 @@ class Run:
         verdict, k, n_rows, kkt, infeasibility, learning_error, *numbers = outcome.summary.tolist()
         found = Residuals(kkt, infeasibility, learning_error, Relative(*numbers[:4]))
         self.counts = OracleCounts(*map(int, numbers[4:]))
-        values, units = outcome.constraint_values, outcome.constraint_units
+        values, units = np.asarray(outcome.constraint_values), np.asarray(outcome.constraint_units)
         certificate = build_certificate(self.problem, found, values, units, float(self.tol))
         return int(verdict), int(k), int(n_rows), certificate
 

@@ -226,7 +226,7 @@ def _check_limits(tol, max_iter, time_limit) -> tuple[float, int]:
 
 def _is_number(value: Any) -> bool:
     known = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
-    return known and abs(value) < math.inf  # which takes whole numbers of any length
+    return known and bool(abs(value) < math.inf)  # which takes whole numbers of any length
 
 
 def _is_whole(value: Any) -> bool:
