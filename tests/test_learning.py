@@ -404,8 +404,16 @@ def _around(unit):
     }
 
 
-@pytest.mark.parametrize("unit", [1.0, 1e-4, 1e-9])
-@pytest.mark.parametrize("name", _around(1.0))
+@pytest.mark.parametrize(
+    "unit", [1e-4, pytest.param(1.0, marks=pytest.mark.slow), pytest.param(1e-9, marks=pytest.mark.slow)]
+)
+@pytest.mark.parametrize(
+    "name",
+    [
+        name if name in ("ball", "product") else pytest.param(name, marks=pytest.mark.slow)
+        for name in _around(1.0)
+    ],
+)
 def test_a_minimum_inside_any_set_is_learned_at_once(name, unit):
     A, b, theta = _steep(unit)
     learning = vv.LeastSquares(A, b, set=_around(unit)[name])

@@ -262,7 +262,14 @@ def test_learning_that_depends_on_play_goes_through_the_full_system():
     assert solution.counts.F < 300  # first order alone needs thousands
 
 
-@pytest.mark.parametrize(("of_H", "of_theta"), [(1e-10, 1.0), (1e6, 1e-6), (1.0, 1e6)])
+@pytest.mark.parametrize(
+    ("of_H", "of_theta"),
+    [
+        (1e-10, 1.0),
+        pytest.param(1e6, 1e-6, marks=pytest.mark.slow),
+        pytest.param(1.0, 1e6, marks=pytest.mark.slow),
+    ],
+)
 def test_units_of_learning_that_depends_on_play_change_nothing(of_H, of_theta):
     """Neither a modulus nor a Lipschitz constant is given; a small H is no small error."""
     solution = vv.solve(_believed_slope(of_H, of_theta), theta0=4.0 * of_theta)

@@ -131,7 +131,9 @@ def test_smoothing_shrinks_faster_with_every_full_step_and_slowly_after_a_short_
     np.testing.assert_allclose(energies, np.cumprod(left), rtol=1e-12)
 
 
-@pytest.mark.parametrize(("n_firms", "n_products"), [(5000, 2), (100_000, 1)])
+@pytest.mark.parametrize(
+    ("n_firms", "n_products"), [pytest.param(5000, 2, marks=pytest.mark.slow), (100_000, 1)]
+)
 def test_any_number_of_coupled_firms_needs_hardly_more_steps_than_fifty(n_firms, n_products):
     """Every firm's cost depends on the total: guessing active bounds one Newton step at a time goes to and fro, and with
     smoothing the total is made up of ever so many tiny outputs."""

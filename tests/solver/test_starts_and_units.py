@@ -122,7 +122,7 @@ def test_a_start_outside_its_set_is_projected_and_a_note_says_so():
     assert vv.solve(problem, x0=[0.3, 1.0], theta0=1.0).notes == vv.solve(problem, init=found).notes == ()
 
 
-@pytest.mark.parametrize("width", [1e7, 1e10])
+@pytest.mark.parametrize("width", [pytest.param(1e7, marks=pytest.mark.slow), 1e10])
 def test_a_constraint_on_small_coordinates_beside_a_large_one_is_not_left_pressing(width):
     """λ|f| of 10³ is nothing beside forces of 10⁶ over lengths of 10⁶, and yet x would be [10⁶, 0, 0]."""
     b = np.array([1e6, 3.0, 3.0])
@@ -140,14 +140,21 @@ def test_a_far_start_inside_a_wide_box():
     assert solved(lambda x, t: x - 3.0, X, 1.0, f, x0=[1e6, 1e6]).nit < 100
 
 
-@pytest.mark.parametrize("power", [2, 4])
+@pytest.mark.parametrize("power", [pytest.param(2, marks=pytest.mark.slow), 4])
 def test_slopes_of_a_constraint_at_a_far_start_do_not_last(power):
     """‖∇f(x_0)‖ is up to 10³⁰ times what it is at the answer."""
     f = lambda x, t: (x**power).sum() - 2.0
     solved(lambda x, t: x - 3.0, vv.Free(2), 1.0, f, x0=[1e8, -1e8 / 3])
 
 
-@pytest.mark.parametrize("X", [vv.NonNegative(3), vv.Free(3), vv.Box(0.0, np.inf, shape=3)])
+@pytest.mark.parametrize(
+    "X",
+    [
+        vv.NonNegative(3),
+        pytest.param(vv.Free(3), marks=pytest.mark.slow),
+        pytest.param(vv.Box(0.0, np.inf, shape=3), marks=pytest.mark.slow),
+    ],
+)
 def test_units_of_x_change_nothing_where_x_has_no_end(X):
     """The same iterations for x of 1 and of 10⁻⁶ to 10⁹, in sets that have no width to tell."""
 
