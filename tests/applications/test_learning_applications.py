@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import jax.numpy as jnp
 import numpy as np
+import pytest
 from benchmarks.apps import classifier_by_scipy, generated_people
 
 import viceversa as vv
@@ -24,6 +25,7 @@ def test_the_fair_classifier_in_closed_form_is_certified_and_its_parity_binds():
     ).holds
 
 
+@pytest.mark.slow
 def test_a_classifier_from_a_table_agrees_with_scipy_and_serves_the_worst_group():
     features, labels, groups = generated_people(300, 4)
     problem = vv.fair_classifier(features, labels, groups, parity=0.05, ridge=0.02, radius=5.0)

@@ -143,7 +143,7 @@ SETS = {
 }
 
 
-@pytest.mark.parametrize("kind", SETS)
+@pytest.mark.parametrize("kind", ["ball", pytest.param("polyhedron", marks=pytest.mark.slow)])
 def test_other_sets(kind):
     """At the maximiser of a concave function, −∇ is normal to the feasible set: no feasible direction ascends."""
     rng = np.random.default_rng(11)
