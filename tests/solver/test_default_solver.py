@@ -83,8 +83,8 @@ def test_a_little_change_takes_a_few_steps_from_the_last_solution():
 
 
 def test_from_a_solution_nearby_newton_is_tried_at_once(reference):
-    """Other bounds of the third constraint: one first-order step for its length, instead of a batch, and Newton."""
-    other = scaled.problem(scale_f=(1.0, 1.0, 1.01))
+    """Multipliers that are a percent off: one first-order step for its length, instead of a batch, and Newton."""
+    other = scaled.problem(scale_f=(1.0, 1.0, 1.01))  # the third multiplier becomes smaller by as much
     cold = vv.solve(other)
     start = vv.solve(scaled.problem(scale_F=1.001))  # forces a thousandth larger: x is the same, λ is not
     warm = vv.solve(other, init=start)

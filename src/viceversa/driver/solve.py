@@ -61,7 +61,8 @@ def solve(
     `tol` is relative and scale-free, below 1; `tol=0` runs exactly `max_iter` iterations. Starts default to
     P_X(0) (a point inside X where F or f is not finite there), P_Θ(0) and λ = 0, or to the point of `init`; they
     are projected on X and Θ. `callback` receives a dict at every recorded iteration and stops the solve by
-    returning True; `time_limit`, in seconds with those of compilation, is looked at there. `throw=True` raises when the point is not solved.
+    returning True; `time_limit`, in seconds with those of compilation, is looked at there. `throw=True` raises
+    when the point is not solved.
 
     Example:
         >>> import numpy as np, viceversa as vv
