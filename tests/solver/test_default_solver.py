@@ -62,6 +62,37 @@ def test_joint_and_known_parameter_agree(reference):
     np.testing.assert_allclose(given.x, reference.x, rtol=0, atol=1e-7)
 
 
+def test_the_way_a_function_is_written_changes_nothing():
+    """A market whose firms lie in columns, or in two blocks, takes the steps of one written plainly."""
+    rng = np.random.default_rng(0)
+    r, g = rng.uniform(1.0, 10.0, (400, 2)), rng.uniform(5.0, 20.0, (400, 2))
+
+    def plain(x, b):
+        return r * x + g + b * (x.sum(axis=0) + x) - 100.0
+
+    def in_columns(x, b):
+        y = x.T
+        return (r.T * y + g.T + b * (y.sum(axis=1, keepdims=True) + y) - 100.0).T
+
+    def in_blocks(x, b):
+        blocks = [x[:150], x[150:]]
+        total = blocks[0].sum(axis=0) + blocks[1].sum(axis=0)
+        costs = [r[:150] * blocks[0] + g[:150], r[150:] * blocks[1] + g[150:]]
+        return np.concatenate([c + b * (total + y) - 100.0 for c, y in zip(costs, blocks, strict=True)])
+
+    X = vv.Box(np.zeros((400, 2)), 5.0)
+    solutions = [
+        vv.solve(
+            vv.MisspecifiedVI(F, X, lambda x, b: 88.0 - b * x.sum(axis=0), vv.Known(0.1), symmetric=True)
+        )
+        for F in (plain, in_columns, in_blocks)
+    ]
+    assert [solution.status for solution in solutions] == [vv.Status.solved] * 3
+    assert len({solution.nit for solution in solutions}) == 1
+    for other in solutions[1:]:
+        np.testing.assert_allclose(other.x, solutions[0].x, rtol=0, atol=1e-9)
+
+
 def test_warm_start_needs_almost_nothing(reference):
     assert vv.solve(scaled.problem(), init=reference).nit <= 1
 

@@ -89,6 +89,25 @@ def test_local_derivative_reads_a_matrix():
     np.testing.assert_allclose(local_derivative(lambda v: v @ M, jnp.ones(4)), np.diag(M))
 
 
+M3, M2 = np.arange(1.0, 10.0).reshape(3, 3), np.array([[2.0, 5.0], [7.0, 3.0]])
+REARRANGING = {
+    "transposed and back": lambda v: (v.T * jnp.exp(v.T)).T,
+    "a neighbour's value": lambda v: v * jnp.roll(v, 1, axis=0) + v[::-1] * v,
+    "players one below the other": lambda v: jnp.stack([v[0] ** 3 + v[1], v[1] * v[2], jnp.sin(v[2]) - v[0]]),
+    "blocks": lambda v: jnp.concatenate([v[:2] ** 2 - v[1:], v[2:] * v[:1]]),
+    "parts of a split": lambda v: jnp.concatenate(jnp.split(jnp.exp(v), [1, 2])[::-1])[::-1] * v,
+    "a matrix along either axis": lambda v: M3 @ v + v @ M2,
+    "one number for all": lambda v: v[0, 0] * v,
+}
+
+
+@pytest.mark.parametrize("F", REARRANGING.values(), ids=REARRANGING)
+def test_local_derivative_follows_coordinates_that_are_rearranged(F):
+    x = jnp.asarray(np.random.default_rng(0).uniform(0.5, 2.0, (3, 2)))
+    jacobian = jax.jacfwd(F)(x).reshape(6, 6)
+    np.testing.assert_allclose(local_derivative(F, x).ravel(), np.diag(jacobian), rtol=1e-12)
+
+
 @pytest.mark.parametrize("n", [1, 2, 7, 60])
 def test_elimination_exchanges_rows(n):
     """A matrix whose diagonal is zero until rows are exchanged, against NumPy."""
