@@ -19,7 +19,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 # Operations that act on every coordinate by itself, so that the chain rule holds coordinate by coordinate.
-_ELEMENTWISE = set(
+ELEMENTWISE = set(
     "add sub mul div neg exp log log1p exp2 expm1 sqrt rsqrt cbrt tanh sin cos tan atan asin acos sinh cosh logistic "
     "integer_pow pow abs max min square erf select_n clamp convert_element_type copy stop_gradient add_any "
     "mul_any reduce_precision".split()
@@ -108,7 +108,7 @@ def _rule(eqn: Any, inputs: list, moving: list[_Paths]) -> list[_Paths]:
     if len(eqn.outvars) != 1:
         return [()] * len(eqn.outvars)
     shape = eqn.outvars[0].aval.shape
-    if name in _ELEMENTWISE:
+    if name in ELEMENTWISE:
         return [_elementwise(eqn, inputs, moving)]
     if name in _ALIGNED:
         return [tuple(_Path(_reshaped(owner, shape), tangent.reshape(shape)) for owner, tangent in moving[0])]

@@ -15,6 +15,7 @@ from viceversa.certificates.residuals import Scales, start_scales
 from viceversa.driver.compiled import Compiled
 from viceversa.driver.packing import Later, Packed
 from viceversa.driver.recording import Row, Truth, measure
+from viceversa.driver.turned import View
 from viceversa.methods.base import Info
 from viceversa.numerics import all_finite, max_abs, while_loop
 from viceversa.one_kernel import Kernel, through_the_queue
@@ -99,7 +100,7 @@ def look(
 
 
 class Standing(NamedTuple):
-    """Where a run stands and where it began: enough to go on."""
+    """Where a run stands and where it began, as its scheme sees it: enough to go on."""
 
     progress: Progress
     scales: Scales
@@ -121,7 +122,7 @@ class Outcome(NamedTuple):
 
 
 class Given(NamedTuple):
-    """What does not change during a run; `settings` ends in the grid, tol, the truth and whether to keep points."""
+    """What does not change during a run, as its scheme sees it; `settings` ends in what a `Settings` has."""
 
     problem: Packed
     scheme: Packed
@@ -157,9 +158,12 @@ def begin(problem: Packed, scheme: Packed, settings: Packed) -> Packed:
     `settings` are x0, θ0 and λ0, the seed, and what a `Settings` has.
     """
 
+    view, problem = _seen_by(problem, scheme)
+
     def stand(problem: Packed, scheme: Packed, settings: Packed) -> tuple[Packed, Packed]:
         the_problem, (starts, seed, *_) = problem.whole(), settings.whole()
         x0, theta0, lam0 = jax.tree.map(jnp.asarray, starts)
+        x0 = view.x(x0)
         x0, theta0 = the_problem.set.project(x0), the_problem.learning.set.project(theta0)
         progress, scales = start(the_problem, scheme.whole(), x0, theta0, lam0, jax.random.key(seed))
         return Packed.like(progress), Packed.like((scales, x0, theta0))
@@ -168,21 +172,29 @@ def begin(problem: Packed, scheme: Packed, settings: Packed) -> Packed:
     run, began = first(problem, scheme, settings)
     given = Given(problem, scheme, settings, began)
     if first.is_one:
-        return _stretch(given, run)
+        return _stretch(view, given, run)
     # What this part cannot contain the others cannot either; and what comes out of it might be known to XLA while it compiles,
     # which nothing that goes into a native function may be.
     with through_the_queue():
-        return _stretch(given, run)
+        return _stretch(view, given, run)
 
 
 def go_on(problem: Packed, scheme: Packed, settings: Packed) -> Packed:
     """The rest of a run; `settings` are the Standing and what a `Settings` has."""
+    view, problem = _seen_by(problem, scheme)
     standing, *_ = settings.whole()
     given = Given(problem, scheme, settings, Packed.like(standing[1:]))
-    return _stretch(given, Packed.like(standing.progress))
+    return _stretch(view, given, Packed.like(standing.progress))
 
 
-def _stretch(given: Given, run: Packed) -> Packed:
+def _seen_by(problem: Packed, scheme: Packed) -> tuple[View, Packed]:
+    """How a problem's arrays lie for a scheme, and the problem with them."""
+    whole = problem.whole()
+    view = View(whole, scheme.whole())
+    return view, problem if view.order is None else Packed.like(view.problem(whole))
+
+
+def _stretch(view: View, given: Given, run: Packed) -> Packed:
     """All segments of the grid in one program, without a visit to the host.
 
     When a scheme that pauses has filled all rows, the last one is overwritten.
@@ -206,9 +218,9 @@ def _stretch(given: Given, run: Packed) -> Packed:
         """The run with its verdict, the row to be written, its iteration, and whether to go on."""
         problem, scheme, (grid, tol, truth, keep_points) = given.unpacked()
         scales, _, _ = given.began.whole()
-        now, row = look(problem, scheme, run.whole(), scales, tol, truth, keep_points)
+        now, row = look(problem, scheme, run.whole(), scales, tol, view.truth(truth), keep_points)
         going = (now.verdict == RUNNING) & (now.k < jnp.asarray(grid)[-1])
-        return Packed.like(now), Packed.like(row), now.k, going
+        return Packed.like(now), Packed.like(view.row(row)), now.k, going
 
     def closed(given: Given, carry: Carry) -> Packed:
         """The Outcome."""
@@ -223,7 +235,16 @@ def _stretch(given: Given, run: Packed) -> Packed:
         summary = jnp.stack([jnp.asarray(number, jnp.float64) for number in summary])
         here = Later(Standing(now, scales, x0, theta0))
         return Packed.of(
-            Outcome(here, Later(carry.rows), carry.ks, point, values, units, (x0, theta0), summary)
+            Outcome(
+                here,
+                Later(carry.rows),
+                carry.ks,
+                view.point(point),
+                values,
+                units,
+                (view.back(x0), theta0),
+                summary,
+            )
         )
 
     none = jnp.asarray(0)

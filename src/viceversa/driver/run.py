@@ -20,6 +20,7 @@ from viceversa.driver.recording import Record, Recorded, Row, Trace, Truth, scal
 from viceversa.driver.solution import Solution
 from viceversa.driver.status import Status
 from viceversa.driver.table import ProgressTable
+from viceversa.driver.turned import View
 from viceversa.methods.base import OracleCounts
 from viceversa.problem import MisspecifiedVI
 from viceversa.schemes.base import Point, Scheme
@@ -83,7 +84,7 @@ class Run:
                 tol, n_tightenings = tol / 10.0, n_tightenings + 1
                 self.progress = eqx.tree_at(lambda now: now.verdict, self.progress, np.asarray(loop.RUNNING))
             else:
-                forced = self._help(certificate)
+                forced = self._help(certificate, View(self.problem, self.scheme).problem(self.problem))
             if forced is not None:
                 return self._solution(forced, certificate, k, now[1])
             standing = standing._replace(progress=self.progress)
@@ -125,7 +126,7 @@ class Run:
             elif time_limit is not None and spent >= time_limit:
                 forced = Status.time_limit
             elif verdict == loop.STALLED:
-                forced = self._help(self._certify(x0, theta0))
+                forced = self._help(self._certify(x0, theta0), self.problem)
             if forced or verdict in (loop.NONFINITE, loop.DIVERGED):
                 break
             if verdict == loop.REACHED:
@@ -139,15 +140,15 @@ class Run:
         return self._solution(status if status.success or forced is None else forced, certificate, k, spent)
 
     # -- what the host decides -----------------------------------------------------------------
-    def _help(self, certificate: Certificate) -> Status | None:
-        """For a scheme that gives up: look for a proof of infeasibility, else rescue it."""
+    def _help(self, certificate: Certificate, as_seen: MisspecifiedVI) -> Status | None:
+        """For a scheme that gives up: look for a proof of infeasibility, else rescue it, with the problem as it sees it."""
         point = self.point
         assert point is not None
         if certificate.relative["feasibility"] > _SUSPICIOUS:
             self.infeasibility = prove_infeasible(self.problem, point.x, point.lam, point.theta)
             if self.infeasibility is not None:
                 return Status.infeasible if self.infeasibility.proved else Status.infeasible_suspected
-        state = self.scheme.rescued(self.problem, self.progress.scheme)
+        state = self.scheme.rescued(as_seen, self.progress.scheme)
         self.progress = eqx.tree_at(
             lambda now: (now.scheme, now.verdict), self.progress, (state, np.asarray(loop.RUNNING))
         )

@@ -43,7 +43,7 @@ class Solution:
 
     @property
     def state(self) -> Any:
-        """The scheme's own state at the end, for those who know it."""
+        """The scheme's own state at the end, for those who know it; arrays lie as the scheme had them (driver/turned.py)."""
         return None if self.standing is None else self.standing.whole().progress.scheme
 
     @property

@@ -27,6 +27,9 @@ class Scheme(QuickModule):
     """How (x, λ, θ) moves. Subclasses are final."""
 
     few_steps: ClassVar[bool] = False  # whether a run takes so few of them that compiling it takes longer
+    takes_any_axes: ClassVar[bool] = (
+        False  # whether a box with its axes in another order is all the same to it
+    )
 
     def check(self, problem: MisspecifiedVI) -> None:
         """Refuse, in a sentence, a problem this scheme is not for; called once by the host before a run."""

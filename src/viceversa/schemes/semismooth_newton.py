@@ -109,6 +109,7 @@ class SemismoothNewton(Scheme):
 
     reference: ClassVar[str] = "facchinei2003finite, Ch. 7-9; qi2000new; dey2026misspecified, Alg. 1"
     few_steps: ClassVar[bool] = True
+    takes_any_axes: ClassVar[bool] = True
 
     first: Simultaneous
     newton_learner: NewtonLearner

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import equinox as eqx
@@ -69,6 +70,18 @@ class Box(ConvexSet):
         """The upper bounds in the shape of a point."""
         return _broadcast(self.high, self._shape)
 
+    def transposed(self, order: Sequence[int]) -> Box:
+        """The same box with its axes in another order; also within a compiled program."""
+
+        def turned(bound: Any) -> Any:
+            return _broadcast(bound, self._shape).transpose(order) if bound.ndim else bound
+
+        made = object.__new__(Box)
+        made.set_fields(
+            low=turned(self.low), high=turned(self.high), _shape=tuple([self._shape[axis] for axis in order])
+        )
+        return made
+
     @point_method
     def project(self, x: PyTree) -> PyTree:
         """min(max(x, lower), upper); the derivative is 1 strictly between the bounds and 0 elsewhere."""
@@ -118,6 +131,10 @@ class NonNegative(ConvexSet):
     def shape(self) -> tuple[int, ...]:
         return self._shape
 
+    def transposed(self, order: Sequence[int]) -> NonNegative:
+        """The same set with its axes in another order."""
+        return NonNegative(tuple([self._shape[axis] for axis in order]))
+
     @point_method
     def project(self, x: PyTree) -> PyTree:
         """[x]₊, with derivative 0 at x_i = 0."""
@@ -164,6 +181,10 @@ class Free(ConvexSet):
     @property
     def shape(self) -> tuple[int, ...]:
         return self._shape
+
+    def transposed(self, order: Sequence[int]) -> Free:
+        """The same space with its axes in another order."""
+        return Free(tuple([self._shape[axis] for axis in order]))
 
     @point_method
     def project(self, x: PyTree) -> PyTree:
