@@ -13,7 +13,14 @@ import numpy as np
 from jaxtyping import Array, PyTree
 
 from viceversa import precision
-from viceversa.certificates.residuals import Residuals, Scales, constraint_units, residuals, scales_at
+from viceversa.certificates.residuals import (
+    Residuals,
+    Scales,
+    constraint_units,
+    force_at_start,
+    residuals,
+    start_scales,
+)
 from viceversa.certificates.statements import Statement
 from viceversa.errors import InputError
 from viceversa.problem import MisspecifiedVI
@@ -139,7 +146,9 @@ def evaluate(
 ) -> tuple[Residuals, Array, Array]:
     x, lam, x0 = jnp.asarray(x), jnp.asarray(lam), jnp.asarray(x0)
     theta, theta0 = jax.tree.map(jnp.asarray, (theta, theta0))
-    return evaluate_in(scales_at(problem, x, x0, theta, theta0), problem, x, lam, theta)
+    scales = start_scales(problem, x0, theta0)
+    scales = scales.at(problem, x, theta, force_at_start(problem, x0, theta))
+    return evaluate_in(scales, problem, x, lam, theta)
 
 
 def evaluate_in(

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
 from viceversa import numerics
+from viceversa.functions import is_affine_in
 from viceversa.learning.base import Learning
 from viceversa.learning.linearised import newton_distance
 from viceversa.numerics import irregular_signs, max_abs, positive_part, safe_divide, tree_norm, tree_subtract
@@ -32,21 +33,22 @@ _NEWTON_STEPS = 4.0
 class Scales(NamedTuple):
     """What the units of everything relative are made of: the start, and numbers taken there.
 
-    x0 and theta0 are kept for x̂, F̂ and θ̂; F_least is the least unit of F; f_start = |f(x_0)|; f_slope = Σ_i |∂_i f_j(x)| x̂_i
-    and f_steepest = max_i |∂_i f_j(x)| at the point named by the caller.
+    x0 and theta0 are kept for x̂ and θ̂; F_least is the least unit of F; f_start = |f(x_0)|. At the point (x, θ) named by the
+    caller are F_start = ‖F(x_0, θ)‖∞, f_slope = Σ_i |∂_i f_j(x)| x̂_i and f_steepest = max_i |∂_i f_j(x)|.
     """
 
     x0: Float[Array, "..."]
+    F_start: Float[Array, ""]
     F_least: Float[Array, ""]
     f_start: Float[Array, " J"]
     f_slope: Float[Array, " J"]
     f_steepest: Float[Array, " J"]
     theta0: PyTree
 
-    def with_slopes(self, problem: MisspecifiedVI, x: Array, theta: PyTree) -> Scales:
-        """The same with f's slopes taken at (x, θ)."""
+    def at(self, problem: MisspecifiedVI, x: Array, theta: PyTree, F_start: Array) -> Scales:
+        """The same at another point (x, θ), where F_start is known."""
         slope, steepest = constraint_slopes(problem, x, self.x0, theta)
-        return self._replace(f_slope=slope, f_steepest=steepest)
+        return self._replace(F_start=F_start, f_slope=slope, f_steepest=steepest)
 
 
 class Relative(NamedTuple):
@@ -86,20 +88,16 @@ def theta_scale(problem: MisspecifiedVI, theta: PyTree, theta0: PyTree) -> Float
 
 
 def start_scales(problem: MisspecifiedVI, x0: Array, theta: PyTree) -> Scales:
-    """The scales at the start."""
-    return scales_at(problem, x0, x0, theta, theta)
-
-
-def scales_at(problem: MisspecifiedVI, x: Array, x0: Array, theta: PyTree, theta0: PyTree) -> Scales:
-    """The scales with f's slopes taken at (x, θ)."""
-    slope, steepest = constraint_slopes(problem, x, x0, theta)
+    """The scales at the start; what belongs to a point is not asked for before there is one (see `at`), and 0 until then."""
+    none = jnp.zeros(problem.n_constraints)
     return Scales(
         x0=x0,
-        F_least=least_force(problem, x0, theta0),
-        f_start=_finite_or_zero(jnp.abs(problem.at(theta0).f(x0))),
-        f_slope=slope,
-        f_steepest=steepest,
-        theta0=theta0,
+        F_start=jnp.zeros(()),
+        F_least=least_force(problem, x0, theta),
+        f_start=_finite_or_zero(jnp.abs(problem.at(theta).f(x0))),
+        f_slope=none,
+        f_steepest=none,
+        theta0=theta,
     )
 
 
@@ -118,15 +116,23 @@ def least_force(problem: MisspecifiedVI, x0: Array, theta: PyTree) -> Float[Arra
     return _CANCELLATION * _finite_or_zero(jnp.fmin(max_abs(slope), max_abs(change)))
 
 
+def force_at_start(problem: MisspecifiedVI, x0: Array, theta: PyTree) -> Float[Array, ""]:
+    """‖F(x_0, θ)‖∞."""
+    return max_abs(problem.at(theta).F(x0))
+
+
 def force_unit(problem: MisspecifiedVI, x: Array, theta: PyTree, scales: Scales) -> tuple[Array, Array]:
     """F(x, θ) and F̂ = max(‖F(x)‖, min(‖F(x_0)‖, ‖F(x)‖ + ‖∂F(x)(x − x_0)‖)), all in ∞-norms and at this θ.
 
     ‖F(x_0)‖ counts as F_least where it is less. What x tells about the force at x_0 keeps a start near a pole of F, where
     forces are as large as one likes, from being the measure of all others; where F is affine in x it is never the smaller
-    of the two. A coordinate that has hardly moved counts with its own size.
+    of the two, and nobody asks. A coordinate that has hardly moved counts with its own size.
     """
     F = problem.at(theta).F
-    at_start = jnp.fmax(max_abs(F(scales.x0)), scales.F_least)
+    at_start = jnp.fmax(scales.F_start, scales.F_least)
+    if not problem.runs_on_host and is_affine_in(problem.operator, 0, x, theta):
+        F_x = F(x)
+        return F_x, jnp.maximum(_finite_or_zero(at_start), max_abs(F_x))
     moved, x_hat = x - scales.x0, coordinate_scale(problem, x, scales.x0)
     if problem.runs_on_host:  # slopes by a difference on the way back
         F_x = F(x)
@@ -166,7 +172,7 @@ def _finite_or_zero(u: Array) -> Array:
 def residuals(
     problem: MisspecifiedVI, x: Array, lam: Array, theta: PyTree, scales: Scales, *, scales_at_x: bool = False
 ) -> Residuals:
-    """Everything the core certificate is made of, at (x, λ, θ); `scales_at_x` says that f's slopes in `scales` are of x.
+    """Everything the core certificate is made of, at (x, λ, θ), in scales of this θ; `scales_at_x`: with f's slopes of this x.
 
     Stationarity is measured by x̃ = P_X(x + t g), g = −(F + Jfᵀλ), with t the largest x̂ over F̂: then g lies within
     ‖x − x̃‖/t of the normal cone of X at x̃, and x̃ within ‖x − x̃‖ of x; both are tol in their own units.

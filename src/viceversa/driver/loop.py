@@ -11,13 +11,13 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from viceversa.certificates.kkt import evaluate_in
-from viceversa.certificates.residuals import Scales, start_scales
+from viceversa.certificates.residuals import Scales, force_at_start, start_scales
 from viceversa.driver.compiled import Compiled
 from viceversa.driver.packing import Later, Packed
 from viceversa.driver.recording import Row, Truth, measure
 from viceversa.driver.turned import View
 from viceversa.methods.base import Info
-from viceversa.numerics import all_finite, max_abs, while_loop
+from viceversa.numerics import all_finite, cond, max_abs, while_loop
 from viceversa.one_kernel import Kernel, through_the_queue
 from viceversa.problem import MisspecifiedVI
 from viceversa.schemes.base import Point, Scheme
@@ -31,13 +31,39 @@ _DIVERGED = 1e18
 _RESTLESS = 0.1  # the least relative residual of one that diverges
 
 
+class ForceAtStart(NamedTuple):
+    """‖F(x_0, θ)‖∞ and the θ it was taken at: as long as θ rests, it is not asked again."""
+
+    size: Float[Array, ""]
+    theta: PyTree
+
+    @classmethod
+    def nowhere(cls, like: PyTree) -> ForceAtStart:
+        """To be asked, at a θ of this form."""
+        return cls(jnp.asarray(jnp.nan), jax.tree.map(jnp.zeros_like, like))
+
+    def at(self, problem: MisspecifiedVI, x0: Array, theta: PyTree) -> ForceAtStart:
+        """The same at another θ."""
+        pairs = zip(jax.tree.leaves(theta), jax.tree.leaves(self.theta), strict=True)
+        rests = [jnp.all(new == old) for new, old in pairs]
+        size = cond(
+            jnp.all(jnp.stack([~jnp.isnan(self.size), *rests])),
+            lambda _: self.size,
+            lambda now: force_at_start(problem, x0, now),
+            theta,
+            on_host=problem.runs_on_host,
+        )
+        return ForceAtStart(size, theta)
+
+
 class Progress(eqx.Module):
-    """The loop's state: the scheme's, the iteration, the last step's info, and why it should stop."""
+    """The loop's state: the scheme's, the iteration, the last step's info, why it should stop, and a unit of force."""
 
     scheme: Any
     k: Int[Array, ""]
     info: Info
     verdict: Int[Array, ""]
+    force: ForceAtStart
 
 
 def start(problem: MisspecifiedVI, scheme: Scheme, x0: Array, theta0: PyTree, lam0: Array, key: Array):
@@ -45,8 +71,11 @@ def start(problem: MisspecifiedVI, scheme: Scheme, x0: Array, theta0: PyTree, la
     x0, theta0, lam0 = jax.tree.map(jnp.asarray, (x0, theta0, lam0))
     state = scheme.init(problem, x0, theta0, lam0, key)
     info = Info(step_size=jnp.zeros(()), penalty=jnp.zeros(()))
-    progress = Progress(scheme=state, k=jnp.asarray(0), info=info, verdict=jnp.asarray(RUNNING))
-    return progress, start_scales(problem, x0, theta0)
+    scales = start_scales(problem, x0, theta0)
+    force = ForceAtStart.nowhere(theta0)
+    return Progress(
+        scheme=state, k=jnp.asarray(0), info=info, verdict=jnp.asarray(RUNNING), force=force
+    ), scales
 
 
 def advance(problem: MisspecifiedVI, scheme: Scheme, progress: Progress, until) -> Progress:
@@ -55,7 +84,7 @@ def advance(problem: MisspecifiedVI, scheme: Scheme, progress: Progress, until) 
 
     def one_step(now: Progress) -> Progress:
         state, info = scheme.step(problem, now.scheme)
-        return Progress(scheme=state, k=now.k + 1, info=info, verdict=now.verdict)
+        return Progress(scheme=state, k=now.k + 1, info=info, verdict=now.verdict, force=now.force)
 
     def goes_on(now: Progress) -> Array:
         pauses = scheme.pauses(now.scheme)
@@ -82,6 +111,8 @@ def look(
     point = scheme.output(progress.scheme)
     counts = scheme.counts(problem, progress.scheme, progress.k)
     phase = scheme.phase(progress.scheme)
+    force = progress.force.at(problem, scales.x0, point.theta)
+    scales = scales._replace(F_start=force.size)
     row, found = measure(problem, point, progress.info, counts, phase, scales, truth, keep_points)
     converging = scheme.converging(progress.scheme)
     target = tol if converging is None else jnp.where(converging, _BETTER * tol, tol)
@@ -96,7 +127,7 @@ def look(
     diverged = (size > _DIVERGED * usual) & (found.worst() > _RESTLESS)
     verdict = jnp.where(reached, REACHED, jnp.where(diverged, DIVERGED, running))
     verdict = jnp.where(finite, verdict, NONFINITE)
-    return eqx.tree_at(lambda now: now.verdict, progress, verdict), row
+    return eqx.tree_at(lambda now: (now.verdict, now.force), progress, (verdict, force)), row
 
 
 class Standing(NamedTuple):
@@ -227,7 +258,7 @@ def _stretch(view: View, given: Given, run: Packed) -> Packed:
         (problem, scheme, _), now = given.unpacked(), carry.run.whole()
         scales, x0, theta0 = given.began.whole()
         point = scheme.output(now.scheme)
-        there = scales.with_slopes(problem, point.x, point.theta)
+        there = scales.at(problem, point.x, point.theta, now.force.size)
         found, values, units = evaluate_in(there, problem, point.x, point.lam, point.theta)
         summary = [now.verdict, now.k, jnp.minimum(carry.n, n_rows)]
         summary += [found.kkt, found.infeasibility, found.learning_error, *found.relative]
