@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
-_FEW = 32  # unknowns up to which elimination in plain operations, which one kernel may contain, is as fast as a library's
+FEW = 32  # unknowns up to which elimination in plain operations, which one kernel may contain, is as fast as a library's
 
 
 @jax.custom_jvp
@@ -37,7 +37,7 @@ def solve_dense(matrix: Float[Array, "n n"], rhs: Float[Array, " n"]) -> Float[A
     if rhs.size == 1:
         return rhs / matrix[0, 0]
     rows = jnp.column_stack([matrix, rhs])
-    if rhs.size <= _FEW:
+    if rhs.size <= FEW:
         return _back_substituted(_eliminated(rows))
     rows, _, _ = jax.lax.linalg.lu(rows)
     return solve_upper(rows[:, :-1], rows[:, -1])

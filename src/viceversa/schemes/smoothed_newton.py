@@ -15,8 +15,9 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
 from viceversa.functions import float64_of, is_affine_in
-from viceversa.numerics import max_abs, positive_part, safe_divide
+from viceversa.numerics import FEW, max_abs, positive_part, safe_divide
 from viceversa.problem import MisspecifiedVI
+from viceversa.schemes.aggregates import Aggregates, solve_by_aggregates
 from viceversa.schemes.newton_system import (
     Direction,
     Metric,
@@ -207,7 +208,8 @@ def smoothed_direction(problem: MisspecifiedVI, here: SmoothedMap, rtol, regular
     E, C = (1.0 - d) / (d * metric.gamma), (1.0 - e) / (e * metric.rho)
     held_x, held_lam = (1.0 - d) * r_x, (1.0 - e) * r_lam
     H_held, J_held = here.product(held_x, held_lam)
-    flip = sign_of_constraints(problem)
+    aggregates = Aggregates.of(here.product, r_x, r_lam) if n_unknowns(problem) > FEW else None
+    flip = sign_of_constraints(problem) if aggregates is None else 1.0
     rhs = (
         -(2.0 - d) * r_x / metric.gamma + nu * held_x + H_held,
         flip * ((2.0 - e) * r_lam / metric.rho + J_held - delta * held_lam),
@@ -225,7 +227,10 @@ def smoothed_direction(problem: MisspecifiedVI, here: SmoothedMap, rtol, regular
     spared = _with_smoothing(problem, jnp.zeros(()), _SPARED * c_after)
     rtol = jnp.maximum(rtol, jnp.minimum(_LOOSEST, jnp.sqrt(safe_divide(spared, merit, 0.0))))
     rtol = relative_to(merit, rhs, units, rtol)
-    found = solve_in_units(problem, matvec, rhs, units, rtol)
+    if aggregates is None:
+        found = solve_in_units(problem, matvec, rhs, units, rtol)
+    else:
+        found = solve_by_aggregates(aggregates, matvec, rhs, Metric(E + nu, C + delta), units, rtol)
     u, y = found.solution
     return Direction(u - held_x, y - held_lam, found.n_products + 1)
 
