@@ -54,6 +54,9 @@ class Family:
     nonlinear: float = 0.0
     steepness: float = 1.0  # κ in exp(κx)
     logarithm: float = 0.0
+    pressure: float = (
+        1.0  # times the multipliers: how hard constraints hold back forces far larger than those at x*
+    )
     degenerate: bool = False
     redundant: bool = False
     parallel: float | None = None  # how far apart the gradients of the constraints, and their slacks, are
@@ -127,6 +130,12 @@ FAMILIES = (
     Family("nonlinear-ill-1e6-simplex", set="simplex", nonlinear=1.0, logarithm=1.0, condition=1e6, graded=True),
     _merely("nonlinear-ill-1e5-mere-product", set="product", nonlinear=0.01, rank=12, condition=1e5, graded=True),
     Family("steep-logarithm-logsumexp", nonlinear=1.0, steepness=8.0, logarithm=3.0, constraints="logsumexp"),
+    # -- no upper bounds: nothing but constraints keeps exponentials from overflowing
+    Family("orthant", set="orthant"),
+    Family("orthant-pressed", set="orthant", pressure=100.0, skew=10.0),
+    Family("orthant-exponential", set="orthant", nonlinear=1.0, steepness=4.0),
+    Family("orthant-exponential-pressed", set="orthant", nonlinear=1.0, steepness=4.0, pressure=100.0),
+    Family("orthant-exponential-pressed-units", set="orthant", nonlinear=1.0, pressure=300.0, skew=0.0, x_scale=1.0),
     # -- nearly dependent constraints
     Family("parallel-1e-3", parallel=1e-3, n_constraints=60),
     Family("parallel-1e-5-two-hundred", parallel=1e-5, n=60, n_constraints=200),
@@ -240,6 +249,11 @@ def _plant_set(family: Family, rng, unit: np.ndarray) -> tuple[Any, np.ndarray, 
     strict = 0.0 if family.degenerate else 1.0
     if family.set == "free":
         return vv.Free((n,)), rng.normal(size=n), np.zeros(n)
+    if family.set == "orthant":
+        at_zero = rng.uniform(size=n) < 0.4
+        push = strict * rng.uniform(0.1, 2.0, n)
+        x = np.where(at_zero, 0.0, rng.uniform(0.2, 1.5, n))
+        return vv.NonNegative((n,)), x, np.where(at_zero, -push, 0.0)
     if family.set == "box":
         return _plant_box(unit, rng, strict)
     if family.set == "simplex":
@@ -333,7 +347,7 @@ def _plant_constraints(family: Family, rng, x: np.ndarray, theta: np.ndarray) ->
         values = np.asarray(made(jnp.asarray(x), jnp.asarray(theta)))
     slack = rng.uniform(0.2, 1.0, J) * (1.0 if family.parallel is None else family.parallel)
     d = values + np.where(active, 0.0, slack)
-    multiplier = np.where(active, rng.uniform(0.2, 2.0, J), 0.0)
+    multiplier = np.where(active, family.pressure * rng.uniform(0.2, 2.0, J), 0.0)
     if family.degenerate:
         multiplier = np.where(np.arange(J) % 2 == 0, multiplier, 0.0)
     return eqx.tree_at(lambda f: f.d, made, d), multiplier

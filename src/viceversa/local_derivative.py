@@ -37,6 +37,8 @@ _CALLS = {
 }
 _MOST_PATHS = 8  # through which one array is followed; further ones are left out
 _NOBODY = -1
+_LONG = 300  # operations: to follow each takes several, and compiling those takes long
+_FEW = 300  # coordinates of which a Jacobian may be formed
 
 
 class _Path(NamedTuple):
@@ -53,8 +55,13 @@ _Paths = tuple[_Path, ...]
 
 
 def local_derivative(function: Callable[[Array], Array], x: Float[Array, "..."]) -> Float[Array, "..."]:
-    """∂_i function_i(x) for every coordinate, without the paths that go through a sum; zero where nothing is left."""
+    """∂_i function_i(x) for every coordinate, without the paths that go through a sum; zero where nothing is left.
+
+    A long program of few coordinates (written out one by one, it may be) is asked for its whole Jacobian instead.
+    """
     closed = jax.make_jaxpr(function)(x)
+    if len(closed.jaxpr.eqns) > _LONG and x.size <= _FEW:
+        return jnp.diagonal(jax.jacfwd(function)(x).reshape(x.size, x.size)).reshape(x.shape)
     (paths,) = _walk(closed.jaxpr, closed.consts, [x], [(_Path(None, jnp.ones_like(x)),)])
     found = jnp.zeros_like(x)
     for owner, tangent in paths:
@@ -139,6 +146,8 @@ def _rule(eqn: Any, inputs: list, moving: list[_Paths]) -> list[_Paths]:
 
 def _elementwise(eqn: Any, inputs: list, moving: list[_Paths]) -> _Paths:
     """The chain rule along each set of coordinates by itself, what comes from others held fixed."""
+    if not jnp.issubdtype(eqn.outvars[0].aval.dtype, jnp.floating):
+        return ()
     primals = [jnp.asarray(u) for u in inputs]
     shape = eqn.outvars[0].aval.shape
     groups: list[tuple[np.ndarray | None, dict[int, Array]]] = []
@@ -209,7 +218,7 @@ def _joined(inputs: list, moving: list[_Paths], how: str, axis: int) -> _Paths:
         parts = [
             paths[number]
             if number < len(paths)
-            else _Path(np.full(np.shape(value), _NOBODY), jnp.zeros(np.shape(value)))
+            else _Path(np.full(np.shape(value), _NOBODY), jnp.zeros(np.shape(value), jnp.result_type(value)))
             for value, paths in zip(inputs, rows, strict=True)
         ]
         owner, tangent = (

@@ -182,3 +182,42 @@ def test_a_force_that_vanishes_at_the_start_and_at_the_answer():
 def test_a_far_start_is_not_the_measure_of_a_callbacks_forces():
     cube = vv.callback_operator(lambda x, t: x**3 - 1.0)
     solved(cube, vv.Box(0.0, 1e4, shape=1), 1.0, x0=[1e3])
+
+
+@pytest.mark.parametrize(
+    ("D", "e", "c", "A", "b", "x"),
+    [
+        ([2.7, 0.49], [0.91, 0.47], [-86.0, -21.0], [55.0, 11.0], 47.0, [0.0, 47.0 / 11.0]),
+        ([7.9, 0.15], [0.48, 0.027], [110.0, -41.0], [-48.0, 21.0], 13.0, None),
+    ],
+)
+def test_exponentials_that_only_a_constraint_holds_back(D, e, c, A, b, x):
+    """Forces at the start drive x to where exp overflows; a step whose slopes foretell nothing there is not taken."""
+    D, e, c, A = map(np.array, (D, e, c, A))
+    problem = vv.MisspecifiedVI(
+        lambda x, t: D**2 * x + D * e * np.exp(D * x) + c,
+        vv.NonNegative((2,)),
+        lambda x, t: A @ x - b,
+        vv.Known(1.0),
+    )
+    solution = vv.solve(problem)
+    assert solution.success
+    assert solution.nit < 100
+    if x is not None:
+        np.testing.assert_allclose(solution.x, x, rtol=0, atol=1e-7)
+
+
+def test_a_large_problem_that_starts_where_f_is_steepest_starts_again_inside():
+    """Entropic transport from the corner x = 10⁻⁹, where logarithms are 10⁸ times as steep as at the answer."""
+    rng = np.random.default_rng(4)
+    cost, supply, demand = rng.uniform(1, 5, (40, 40)), rng.uniform(1, 2, 40), rng.uniform(1, 2, 40)
+    demand *= 0.8 * supply.sum() / demand.sum()
+    problem = vv.MisspecifiedVI(
+        lambda x, t: cost + 0.1 * np.log(x),
+        vv.Box(1e-9, 10.0, shape=(40, 40)),
+        lambda x, t: np.concatenate([x.sum(axis=1) - supply, demand - x.sum(axis=0)]),
+        vv.Known(1.0),
+    )
+    solution = vv.solve(problem, max_iter=1000)
+    assert solution.success
+    np.testing.assert_allclose(solution.x.sum(axis=0), demand, rtol=1e-7)

@@ -28,6 +28,7 @@ from viceversa.schemes.base import Point, Scheme
 _N_TIGHTENINGS = 3  # how often the loop goes on after its own cheap test passed but the certificate did not
 # Relative violation above which a scheme that gives up may be facing an empty feasible set.
 _SUSPICIOUS = 1e-6
+_FAR = 0.1  # the relative residual of a point that has come nowhere
 _STOPPED = {
     loop.NONFINITE: Status.nonfinite,
     loop.DIVERGED: Status.diverged,
@@ -148,7 +149,8 @@ class Run:
             self.infeasibility = prove_infeasible(self.problem, point.x, point.lam, point.theta)
             if self.infeasibility is not None:
                 return Status.infeasible if self.infeasibility.proved else Status.infeasible_suspected
-        state = self.scheme.rescued(as_seen, self.progress.scheme)
+        is_far = not max(certificate.relative.values()) <= _FAR
+        state = self.scheme.rescued(as_seen, self.progress.scheme, is_far)
         self.progress = eqx.tree_at(
             lambda now: (now.scheme, now.verdict), self.progress, (state, np.asarray(loop.RUNNING))
         )

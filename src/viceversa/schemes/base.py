@@ -66,8 +66,8 @@ class Scheme(QuickModule):
         """Whether the scheme asks the host for help (`rescued`); None: never."""
         return None
 
-    def rescued(self, problem: MisspecifiedVI, state: Any) -> Any:
-        """The state to go on from after the host has helped."""
+    def rescued(self, problem: MisspecifiedVI, state: Any, is_far: bool) -> Any:
+        """The state to go on from after the host has helped; `is_far`: nothing would be lost by starting elsewhere."""
         return state
 
     def phase(self, state: Any) -> Array | None:

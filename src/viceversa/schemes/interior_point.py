@@ -34,6 +34,12 @@ _TO_THE_BOUNDARY = 0.995
 _TARGET = 1e-14  # residuals and μ in scaled units
 _MARGIN = 0.1  # of a unit: how far from its bounds the start is
 _FAR = 100.0  # times what happens: no answer is expected beyond it
+_STEEPER = (
+    1e3  # times the force at the point given: where F grows faster than that inside X, the start stays closer
+)
+_CLOSER = 0.1
+_MOST_TRIALS = 20
+_WORSE = 10.0  # times the residuals before a step: it is halved while it leaves more than that
 _LEAST_UNIT = 1e-4  # of the width of X
 _PROX = 1e-13  # added to the scaled diagonal: harmless to the answer, which is judged by residuals
 
@@ -179,7 +185,21 @@ def interior_point(problem: MisspecifiedVI, lifted: Lifted, x0: Array, theta: Py
     low, high = jnp.asarray(lifted.lower) / unit_x, jnp.asarray(lifted.upper) / unit_x
     fixed = jnp.asarray(lifted.upper <= lifted.lower)
     has_low, has_high = jnp.isfinite(low) & ~fixed, jnp.isfinite(high) & ~fixed
-    u_start = _well_inside(start / unit_x, low, high, has_low, has_high, fixed)
+
+    def inside(margin) -> Array:
+        return _well_inside(start / unit_x, low, high, has_low, has_high, fixed, margin)
+
+    def steep(margin) -> Array:
+        return ~(_largest_force(operator, unit_x * inside(margin)) <= _STEEPER * at_start)
+
+    at_start = _largest_force(operator, start)
+    at_start = jnp.where(jnp.isfinite(at_start) & (at_start > 0), at_start, jnp.inf)
+    _, margin = jax.lax.while_loop(
+        lambda trial: (trial[0] < _MOST_TRIALS) & steep(trial[1]),
+        lambda trial: (trial[0] + 1, _CLOSER * trial[1]),
+        (jnp.asarray(0), jnp.asarray(_MARGIN)),
+    )
+    u_start = inside(margin)
     start = unit_x * u_start  # at a bound F and f may have poles
     unit_F = jnp.maximum(jnp.max(jnp.abs(operator(start) * unit_x)), 1e-300)
     J0 = jax.jacrev(constraints)(start)
@@ -279,8 +299,14 @@ def interior_point(problem: MisspecifiedVI, lifted: Lifted, x0: Array, theta: Py
         second = (affine.s * affine.lam, affine.x * affine.w_low, -affine.x * affine.w_high)
         chosen = direction(*(sigma * mu - p - q for p, q in zip(products, second, strict=True)))
         t = jnp.minimum(1.0, _TO_THE_BOUNDARY * step_length(chosen))
+        # F may grow exponentially: as far as the slopes hold, roughly.
+        before = error(now)
+        _, t, found = jax.lax.while_loop(
+            lambda trial: (trial[0] < _MOST_TRIALS) & ~(trial[2] <= _WORSE * before),
+            lambda trial: (trial[0] + 1, 0.5 * trial[1], error(moved(chosen, 0.5 * trial[1]))),
+            (jnp.asarray(0), t, error(moved(chosen, t))),
+        )
         after = moved(chosen, t)
-        found = error(after)
         better = found < progress.best_error
         best = jax.tree.map(lambda a, b: jnp.where(better, a, b), after, progress.best)
         return _Progress(
@@ -315,9 +341,13 @@ def _unit(operator: Callable[[Array], Array], v: Array, width: Array) -> Array:
     return jnp.where(jnp.isfinite(width) & (width > 0), bounded, beyond)
 
 
-def _well_inside(u: Array, low, high, has_low, has_high, fixed) -> Array:
-    """The point well inside the bounds next to the given one."""
-    margin = _MARGIN * jnp.where(has_low & has_high, jnp.minimum(high - low, 1.0), 1.0)
+def _largest_force(operator: Callable[[Array], Array], v: Array) -> Float[Array, ""]:
+    return jnp.max(jnp.abs(operator(v)), initial=0.0)
+
+
+def _well_inside(u: Array, low, high, has_low, has_high, fixed, margin) -> Array:
+    """The point next to the given one that is inside the bounds, by `margin` in its units."""
+    margin = margin * jnp.where(has_low & has_high, jnp.minimum(high - low, 1.0), 1.0)
     inside_low = jnp.where(has_low, low + margin, -jnp.inf)
     inside_high = jnp.where(has_high, high - margin, jnp.inf)
     return jnp.where(fixed, low, jnp.clip(u, inside_low, inside_high))

@@ -16,7 +16,7 @@ from viceversa.learners.newton import NewtonLearner
 from viceversa.learners.projected_gradient import ProjectedGradient
 from viceversa.methods.adaptive_augmented_lagrangian import AdaptiveAugmentedLagrangian, AdaptiveState
 from viceversa.methods.base import Info, OracleCounts
-from viceversa.numerics import positive_part, tree_add_scaled
+from viceversa.numerics import max_abs, positive_part, tree_add_scaled
 from viceversa.problem import SMALL_JACOBIAN, MisspecifiedVI
 from viceversa.schemes.base import Point, Scheme
 from viceversa.schemes.coupled_newton import coupled_map
@@ -50,12 +50,21 @@ _NEXT_BATCH = 10  # at least so many after a Newton step that did not help; ever
 _LONGEST_BATCH = 5000
 _MAX_HALVINGS = 5
 _ARMIJO = 0.1  # a step t must reduce the merit by the factor 1 − 0.1·t
+_AS_FORESEEN = (
+    100.0  # times the forces that slopes foretell: beyond it they hold no longer, and the step is too long
+)
 _FAST = 1e-2  # of the merit: what a full step leaves when Newton converges superlinearly
 # Of its own unit: how far an unknown may be from rest where the next step would bring it there.
 _SETTLED = 1e-7
 _FORCING = 0.1  # the loosest relative residual of the linear system
 _N_LEARNING_STEPS = 10  # Newton steps on θ before the interior-point method, which works at a fixed θ
 _PATIENCE = 3  # failed Newton steps before a small problem is handed to the interior-point method
+_INSIDE = (
+    0.1,
+    0.5,
+    0.01,
+)  # of the way across X: where a problem too large for a rescue starts again, one after the other
+_ASTRAY = 100.0  # times the force at P_X(0): a point with more of it is not where to begin a rescue
 _REGULARIZATION = 1e-2  # ν and δ relative to the metric, shrinking with the residual
 
 NO_DERIVATIVES = (
@@ -191,16 +200,24 @@ class SemismoothNewton(Scheme):
         """Whether Newton has failed so often that a dense method should take over."""
         return state.n_failed >= state.patience
 
-    def rescued(self, problem: MisspecifiedVI, state: NewtonState) -> NewtonState:
+    def rescued(self, problem: MisspecifiedVI, state: NewtonState, is_far: bool) -> NewtonState:
         """θ to the end, then the dense interior-point method at that θ, where the problem is small enough for it.
 
-        Next time when Newton has failed as often again.
+        A larger one that has come nowhere starts again inside its box: at the corner where it began, F may be far steeper
+        than anywhere else. Next time when Newton has failed as often again.
         """
-        lifted = lift(problem.set) if _size(problem) <= LARGEST else None
+        n_before = round(math.log2(int(state.patience) / _PATIENCE))
         state = eqx.tree_at(lambda s: s.patience, state, 2 * state.patience)
-        if lifted is None or problem.runs_on_host or problem.learning.depends_on_x:
+        if problem.runs_on_host or problem.learning.depends_on_x:
             return state
-        return _rescue(self, problem, lifted, state)
+        if _size(problem) <= LARGEST:
+            lifted = lift(problem.set)
+            return state if lifted is None else _rescue(self, problem, lifted, state)
+        if _smooths(problem) and is_far and n_before < len(_INSIDE):
+            return _begin_inside(
+                self, problem, jnp.asarray(problem.set.interior_point()), _INSIDE[n_before], state
+            )
+        return state
 
     def phase(self, state: NewtonState) -> Array:
         return state.phase
@@ -340,12 +357,15 @@ class SemismoothNewton(Scheme):
             problem, here, rtol=_FORCING * closeness, regularization=_REGULARIZATION * closeness**1.5
         )
         free = may_leave_the_set(problem)
+        change = 0.0 if free else max_abs(here.product(direction.x, direction.lam)[0])
 
         def point(t) -> tuple[Array, Array, Array, Array]:
             x_t, lam_t = x + t * direction.x, lam + t * direction.lam
+            most_force = None if free else _AS_FORESEEN * (here.force + t * change)
             if not free:
                 x_t, lam_t = problem.set.project(x_t), positive_part(lam_t)
-            merit, unrest = smoothed_merit(problem, x_t, lam_t, theta, metric, smoothing.after(t).c)
+            c = smoothing.after(t).c
+            merit, unrest = smoothed_merit(problem, x_t, lam_t, theta, metric, c, most_force)
             return x_t, lam_t, unrest, merit
 
         start = (x, lam, jnp.ones(()), here.merit)
@@ -466,12 +486,47 @@ def _line_search(point: Callable, merit_here: Array, start: tuple) -> tuple[Arra
 
 
 @eqx.filter_jit
+def _begin_inside(
+    scheme: SemismoothNewton, problem: MisspecifiedVI, centre: Array, share: float, state: NewtonState
+) -> NewtonState:
+    """From the point that lies the share of the way across X from P_X(0), without multipliers."""
+    corner = problem.set.project(jnp.zeros_like(centre))
+    x = problem.set.project(corner + 2.0 * share * (centre - corner))
+    method = state.first.method
+    method = method.placed(x, jnp.zeros_like(method.lam))
+    method = scheme._adaptive.begun_anew(problem, state.first.learner.theta, method)
+    first = eqx.tree_at(lambda s: s.method, state.first, method)
+    return eqx.tree_at(
+        lambda s: (s.first, s.newton, s.n_left, s.batch, s.merit_start),
+        state,
+        (
+            first,
+            _restarted(problem, first),
+            jnp.asarray(_FIRST_BATCH_BOX),
+            jnp.asarray(_FIRST_BATCH_BOX),
+            jnp.asarray(jnp.inf),
+        ),
+        is_leaf=lambda leaf: leaf is None,
+    )
+
+
+def _tame(problem: MisspecifiedVI, x: Array, theta: PyTree) -> Array:
+    """x, or P_X(0) where forces are far smaller than at an x that has gone astray."""
+    F, _, X = problem.at(theta)
+    other = X.project(jnp.zeros_like(x))
+    is_astray = ~(max_abs(F(x)) <= _ASTRAY * max_abs(F(other))) & jnp.all(jnp.isfinite(F(other)))
+    return jnp.where(is_astray, other, x)
+
+
+@eqx.filter_jit
 def _rescue(
     scheme: SemismoothNewton, problem: MisspecifiedVI, lifted: Lifted, state: NewtonState
 ) -> NewtonState:
     learner = state.first.learner
     learner = jax.lax.fori_loop(0, _N_LEARNING_STEPS, lambda _, s: scheme._learn(problem, s), learner)
-    found = interior_point(problem, lifted, state.first.method.x, learner.theta)
+    found = interior_point(
+        problem, lifted, _tame(problem, state.first.method.x, learner.theta), learner.theta
+    )
     finite = jnp.all(jnp.isfinite(found.x)) & jnp.all(jnp.isfinite(found.lam))
     method = state.first.method
     x, lam = jnp.where(finite, found.x, method.x), jnp.where(finite, found.lam, method.lam)

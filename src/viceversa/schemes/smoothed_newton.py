@@ -104,7 +104,7 @@ def _excess(w: Array, m_sq) -> Smoothed:
 class SmoothedMap(NamedTuple):
     """The smoothed natural map at one point: the smoothing, the metric, p and q, residuals, merit and derivative products.
 
-    `unrest` is how far unknowns are from rest without smoothing.
+    `unrest` is how far unknowns are from rest without smoothing, `force` the size of G = F + Jfᵀλ.
     """
 
     smoothing: Smoothing
@@ -115,6 +115,7 @@ class SmoothedMap(NamedTuple):
     r_lam: Float[Array, " J"]
     merit: Float[Array, ""]
     unrest: Float[Array, ""]
+    force: Float[Array, ""]
     product: Callable
 
 
@@ -147,13 +148,15 @@ def smoothed_map(
     r_x, r_lam = x - p.value, lam - q.value
     merit = _with_smoothing(problem, merit_of(r_x, r_lam, metric), smoothing.c)
     unrest = _unrest_of_all(X, x, lam, G, f_x, metric)
-    return SmoothedMap(smoothing, metric, p, q, r_x, r_lam, merit, unrest, product)
+    return SmoothedMap(smoothing, metric, p, q, r_x, r_lam, merit, unrest, max_abs(G), product)
 
 
 def smoothed_merit(
-    problem: MisspecifiedVI, x: Array, lam: Array, theta: PyTree, metric: Metric, c
+    problem: MisspecifiedVI, x: Array, lam: Array, theta: PyTree, metric: Metric, c, most_force=None
 ) -> tuple[Float[Array, ""], Float[Array, ""]]:
     """The merit of the map smoothed by c, and how far unknowns are from rest without smoothing, each in its own unit.
+
+    Where forces are larger than `most_force`, slopes have told nothing about this point, and the merit is infinite.
 
     An unknown's unit is the larger of itself and the step against its force: one of the two is not small, unless the
     unknown lies on its bound without being pressed against it.
@@ -163,6 +166,8 @@ def smoothed_merit(
     G = F(x) + pullback(lam)
     p, q = _projections(X, x, lam, G, f_x, metric, c)
     merit = _with_smoothing(problem, merit_of(x - p.value, lam - q.value, metric), c)
+    if most_force is not None:
+        merit = jnp.where(max_abs(G) <= most_force, merit, jnp.inf)
     return merit, _unrest_of_all(X, x, lam, G, f_x, metric)
 
 
