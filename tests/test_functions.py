@@ -170,6 +170,23 @@ NUMPY_STYLE = {
 }
 
 
+def change_at(x, theta):
+    out = np.zeros(3)
+    np.add.at(out, np.array([0, 2, 0]), np.exp(x))
+    np.subtract.at(out, [1], theta[:1])
+    np.maximum.at(out, np.array([0, -1]), 9.0)
+    return out
+
+
+def change_at_a_copy(x, theta):
+    out = np.exp(x)
+    np.multiply.at(out, (np.array([1, 1]),), x[:2])
+    return out
+
+
+NUMPY_STYLE |= {"np.add.at": change_at, "np.multiply.at": change_at_a_copy}
+
+
 @pytest.mark.parametrize("function", NUMPY_STYLE.values(), ids=NUMPY_STYLE)
 def test_numpy_style(function):
     np.testing.assert_allclose(
@@ -215,6 +232,14 @@ class Noisy:
         return x + self.source.normal()
 
 
+OUTSIDE = np.zeros(3)
+
+
+def change_at_outside(x, theta):
+    np.add.at(OUTSIDE, np.array([0, 1, 2]), x)
+    return OUTSIDE
+
+
 DRAWS = r"draws random numbers.*vv\.NoisyOperator\(operator, draw\)"
 REFUSED = {
     "a list beside jax.numpy": (
@@ -249,6 +274,10 @@ REFUSED = {
         r"<lambda>\(array\[3\], array\[2\]\) raised KeyError: 'price'",
     ),
     "too few arguments": (lambda x: x, "takes 1 positional argument"),
+    "np.add.at outside": (
+        change_at_outside,
+        r"np\.add\.at cannot change this array in place\. Write out = out\.at\[index\]\.add\(values\)",
+    ),
     "traced mask": (lambda x, theta: x[x > 0], "boolean indices must be concrete"),
 }
 
@@ -260,6 +289,190 @@ def test_what_cannot_be_traced_is_reported_as_the_users_function(function, words
     assert str(caught.value).startswith("operator: your function ")
     assert str(caught.value).endswith(".")
     assert ".." not in str(caught.value)
+
+
+# -- indices ----------------------------------------------------------------------------------------------
+LINK = np.array([1, 2, 3])
+
+
+def add_at_links(x, theta):
+    return jnp.zeros(3).at[LINK].add(x)
+
+
+def set_at_links(x, theta):
+    out = np.zeros(3)
+    out[LINK] = np.exp(x)
+    return out
+
+
+@jax.jit
+def picked(x, at):
+    return x[at]
+
+
+def looped(n):
+    return lambda x, theta: x + jax.lax.fori_loop(0, n, lambda i, total: total + x[i], 0.0)
+
+
+def mapped(at):
+    return lambda x, theta: x + jax.lax.map(lambda i: x[i], at).sum()
+
+
+BEYOND = {
+    "one": (lambda x, theta: x - x[3], r"index 3 on axis 0 of an array of shape \(3,\)"),
+    "from the end": (lambda x, theta: x - x[-4], "index -4 on axis 0.*0 to 2 are valid, or -3 to -1 from"),
+    "of θ": (lambda x, theta: x - theta[2], r"index 2 on axis 0 of an array of shape \(2,\)"),
+    "several": (lambda x, theta: x[LINK], "index 3 on axis 0"),
+    "several, jax": (lambda x, theta: x[jnp.asarray(LINK)], "index 3 on axis 0"),
+    "several from the end": (lambda x, theta: x[-1 - LINK], "index -4 on axis 0"),
+    "computed": (lambda x, theta: x[jnp.arange(3) + 1], "index 3 on axis 0"),
+    "of a matrix": (lambda x, theta: jnp.outer(x, x)[0, 4] + x, r"index 4 on axis 1 .*\(3, 3\)"),
+    "rows": (lambda x, theta: jnp.outer(x, theta)[:, LINK], r"index 3 on axis 1 .*\(3, 2\)"),
+    "pairs": (lambda x, theta: jnp.outer(x, x)[LINK, LINK - 1], "index 3 on axis 0"),
+    "one of two": (lambda x, theta: x + jnp.outer(x, x)[jnp.argmax(x), 7], "index 7 on axis 1"),
+    "of what it closes over": (lambda x, theta: x - jnp.asarray(A)[5], r"index 5 .*\(3, 3\)"),
+    "added": (add_at_links, r"index 3 .*in line \d+ of test_functions.py \(`return jnp.zeros\(3\).at"),
+    "set": (lambda x, theta: x.at[3].set(0.0), "index 3 on axis 0"),
+    "set in NumPy style": (set_at_links, r"index 3 .*\(`out\[LINK\] = np.exp\(x\)`\)"),
+    "read in NumPy style": (lambda x, theta: np.exp(x) - x[3], "index 3 on axis 0"),
+    "np.take": (lambda x, theta: np.exp(np.take(x, LINK)), "index 3 on axis 0"),
+    "jnp.take": (lambda x, theta: jnp.take(x, LINK), "index 3 on axis 0"),
+    "in a jitted function": (lambda x, theta: picked(x, LINK), r"index 3 .*\(`return x\[at\]`\)"),
+    "in a vmap": (lambda x, theta: jax.vmap(lambda i: x[i])(LINK), "index 3 on axis 0"),
+    "in a loop": (looped(4), "index 3 on axis 0"),
+    "in a map": (mapped(np.array([0, 5, 1])), "index 5 on axis 0"),
+}
+WITHIN = {
+    "the last": lambda x, theta: x - x[-1] + x[2] + x[-3],
+    "several from the end": lambda x, theta: x[np.array([-1, -3, 2])] + x[jnp.array([-1, 0, 1])],
+    "a mask": lambda x, theta: x + x[np.array([True, False, True])].sum(),
+    "a longer slice": lambda x, theta: x + x[1:7].sum() + x[5:].sum(),
+    "none": lambda x, theta: x + x[np.zeros(0, dtype=int)].sum(),
+    "a matrix": lambda x, theta: jnp.outer(x, theta)[LINK - 1, np.array([0, 1, -1])],
+    "clip": lambda x, theta: x.at[LINK].get(mode="clip") + jnp.take(x, LINK, mode="clip"),
+    "clip in NumPy style": lambda x, theta: np.exp(np.take(x, LINK, mode="clip")),
+    "fill": lambda x, theta: x.at[LINK].get(mode="fill", fill_value=0.0),
+    "drop": lambda x, theta: jnp.zeros(3).at[LINK].add(x, mode="drop"),
+    "added": lambda x, theta: jnp.zeros(3).at[LINK - 1].add(x).at[-1].set(4.0),
+    "take": lambda x, theta: jnp.take(x, LINK - 1) + jnp.take_along_axis(x, LINK - 3, 0),
+    "segments": lambda x, theta: jax.ops.segment_sum(
+        x, LINK, 3
+    ),  # which leaves out what is beyond, as documented
+    "counts": lambda x, theta: x * jnp.bincount(LINK, length=3),
+    "interpolation": lambda x, theta: jnp.interp(x, np.arange(3.0), np.arange(3.0)),
+    "depends on x": lambda x, theta: x[jnp.argsort(x)] + x[jnp.argmax(x) + 7],
+    "dynamic_slice": lambda x, theta: x + jax.lax.dynamic_slice(x, (7,), (1,)),
+    "in a loop": looped(3),
+    "in a map": mapped(np.array([0, -3, 2])),
+    "not reached": lambda x, theta: jax.lax.cond(x.sum() > 9.0, lambda: x * x[5], lambda: x),
+    "halves": lambda x, theta: x[jnp.arange(3) // 2] + x[jnp.arange(5, 8) % 3],
+    "roll and flip": lambda x, theta: jnp.roll(x, 1) + jnp.flip(x) + jnp.sort(x) + jnp.median(x),
+}
+
+
+@pytest.mark.parametrize(("function", "words"), BEYOND.values(), ids=BEYOND)
+def test_an_index_that_numpy_would_refuse_is_refused(function, words):
+    with pytest.raises(UserFunctionError, match=words) as caught:
+        functions.trace("operator", function, X, THETA)
+    assert str(caught.value).startswith("operator: your function ")
+    assert "numbered from 0" in str(caught.value)
+
+
+@pytest.mark.parametrize("function", WITHIN.values(), ids=WITHIN)
+def test_other_indices_are_left_alone(function):
+    with vv.precision.double():
+        expected = (
+            function(jnp.asarray(X), jnp.asarray(THETA)) if function is not WITHIN["not reached"] else X
+        )
+    np.testing.assert_allclose(traced_value(function), expected, rtol=1e-14)
+
+
+def test_a_wrong_index_is_refused_when_the_problem_is_built():
+    with pytest.raises(UserFunctionError, match=r"constraints: your function .* index 2 on axis 0"):
+        vv.MisspecifiedVI(
+            lambda x, theta: x - 1.0,
+            vv.NonNegative(2),
+            lambda x, theta: x[np.array([1, 2])] - 0.5,
+            vv.Known(1.0),
+        )
+
+
+# -- derivatives --------------------------------------------------------------------------------------------
+@jax.custom_vjp
+def only_backwards(x):
+    return x + x**3
+
+
+only_backwards.defvjp(lambda x: (only_backwards(x), x), lambda x, w: ((1.0 + 3.0 * x**2) * w,))
+
+
+def while_below(x, bound):
+    return jax.lax.while_loop(lambda s: s[0] < bound, lambda s: (s[0] + 1.0, 1.1 * s[1]), (0.0, x))[1]
+
+
+def doubled_by_python(x):
+    return jax.pure_callback(lambda v: 2.0 * np.asarray(v), jax.ShapeDtypeStruct(x.shape, x.dtype), x)
+
+
+WITHOUT_DERIVATIVE = {
+    "operator, custom_vjp": ("operator", only_backwards, r"no derivative in forward mode.* jax\.custom_jvp"),
+    "operator, callback": (
+        "operator",
+        doubled_by_python,
+        r"Pass the Python function .*vv\.callback_operator",
+    ),
+    "operator, no rule": (
+        "operator",
+        lambda x: jnp.nextafter(x, 9.0),
+        "uses `nextafter`, which has no deriv",
+    ),
+    "constraints, callback": ("constraints", doubled_by_python, r"vv\.callback_constraints\(fn, vjp\)"),
+    "constraints, loop": ("constraints", lambda x: while_below(x, 3.0), "number of rounds is not fixed"),
+    "constraints, bound": (
+        "constraints",
+        lambda x: jax.lax.fori_loop(0, x.sum().astype(int), lambda i, y: 1.1 * y, x),
+        "lax.fori_loop or lax.scan with a fixed number",
+    ),
+    "constraints, no rule": ("constraints", lambda x: jnp.nextafter(x, 9.0), "uses `nextafter`"),
+    "in a jitted function": ("operator", jax.jit(lambda x: 2.0 * jnp.nextafter(x, 9.0)), "uses `nextafter`"),
+}
+
+
+def built(name, function):
+    given = {"operator": lambda x, theta: x - theta, "constraints": None} | {name: function}
+    return vv.MisspecifiedVI(set=vv.NonNegative(3), learning=vv.Known(1.0), **given)
+
+
+@pytest.mark.parametrize(("name", "part", "words"), WITHOUT_DERIVATIVE.values(), ids=WITHOUT_DERIVATIVE)
+def test_a_function_without_the_derivative_that_every_method_needs_is_refused(name, part, words):
+    with pytest.raises(UserFunctionError, match=words) as caught:
+        built(name, lambda x, theta: part(x) - theta)
+    assert str(caught.value).startswith(f"{name}: your function <lambda>(array[3], array[]) ")
+
+
+def test_what_has_no_derivative_may_stand_where_none_is_taken():
+    built("operator", lambda x, theta: x - while_below(theta, 3.0) + jnp.nextafter(theta, 9.0))
+    built("operator", lambda x, theta: while_below(x, 3.0) - only_backwards(theta))
+    built("constraints", lambda x, theta: x - while_below(theta, 3.0) - doubled_by_python(theta))
+    built("constraints", lambda x, theta: x - jnp.nextafter(jax.lax.stop_gradient(x), 9.0))
+    beside = vv.MisspecifiedVI(
+        lambda x, theta: only_backwards(x) - theta,
+        vv.NonNegative(2),
+        vv.callback_constraints(lambda x, theta: x.sum() - 9.0, lambda x, theta, w: w * np.ones(2)),
+        vv.Known(2.0),
+    )
+    np.testing.assert_allclose(vv.solve(beside, max_iter=2000).x, 1.0, rtol=1e-6)
+
+
+def test_constraints_with_a_gradient_only_are_solved_by_methods_of_first_order():
+    given = built("constraints", lambda x, theta: only_backwards(x) - 1.0)
+    assert vv.solve(given, vv.AdaptiveAugmentedLagrangian()).success
+    with pytest.raises(
+        UserFunctionError, match=r"constraints: your function uses a jax\.custom_vjp function"
+    ):
+        functions.require_derivative(given.constraints, (np.zeros(3), np.zeros(())), "forward")
+    functions.require_derivative(given.constraints, (np.zeros(3), np.zeros(())), "reverse")
+    functions.require_derivative(given.operator, (np.zeros(3), np.zeros(())), "forward")
 
 
 def test_pandas_turned_into_arrays_and_random_numbers_that_repeat_are_accepted():

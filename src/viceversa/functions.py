@@ -27,7 +27,7 @@ from jax.extend import core as jax_core
 from jax.interpreters import partial_eval
 from jaxtyping import Array, PyTree
 
-from viceversa import precision
+from viceversa import derivative_check, index_check, precision
 from viceversa.errors import InputError, PrecisionWarning, UserFunctionError
 from viceversa.numpy_style import NumpyStyle, attributes_in, captured, in_numpy_style
 from viceversa.quick_module import QuickModule
@@ -167,6 +167,11 @@ def trace_with_output(name: str, function: Any, *likes: PyTree) -> Traced:
             return Traced(_with_own_data(function), known)
         closed, out_tree, is_jax_style = _trace_either_style(name, function, avals)
         output = jax.tree.unflatten(out_tree, closed.out_avals)
+        primitives = index_check.primitives_of(closed.jaxpr)
+        _refuse_wrong_indices(name, function, avals, closed, primitives)
+        mode = _derivative_needed(name, likes)
+        if mode is not None and _are_floating(closed.out_avals):
+            _refuse_without_derivative(name, function, avals, closed, primitives, mode)
         if is_jax_style and isinstance(function, (eqx.Module, jax.tree_util.Partial)):
             if key is not None:
                 _known_outputs[key] = output
@@ -323,6 +328,70 @@ def _may_draw(function: Callable) -> bool:
     return False
 
 
+def _refuse_wrong_indices(
+    name: str, function: Callable, avals: tuple, closed: jax_core.ClosedJaxpr, primitives: set[Any]
+) -> None:
+    wrong = index_check.first_beyond(closed, primitives)
+    if wrong is None:
+        return
+    n = wrong.shape[wrong.axis]
+    valid = f"0 to {n - 1} are valid, or {-n} to -1 from the end" if n else "it has none"
+    raise UserFunctionError(
+        f"{name}: your function {_called(function, avals)} uses index {wrong.number} on axis {wrong.axis} of an array of "
+        f"shape {wrong.shape}, {wrong.place}. Its entries are numbered from 0: {valid}. Correct the index; if the nearest entry "
+        'is meant, or that nothing happens, say so with a.at[i].get(mode="clip") or a.at[i].add(b, mode="drop").'
+    )
+
+
+def _derivative_needed(name: str, likes: tuple) -> derivative_check.Mode | None:
+    """The derivative in the first argument that every method needs of a function with this name."""
+    if name == "operator":
+        # Points are given in place of shapes where a callback stands beside it: then nobody differentiates F.
+        return "forward" if likes is _avals(likes) else None
+    if name == "SecondaryVI: operator":
+        return "forward"
+    return "reverse" if name == "constraints" or name.startswith("costs[") else None
+
+
+def _are_floating(avals: Any) -> bool:
+    return all(jnp.issubdtype(aval.dtype, jnp.floating) for aval in avals)
+
+
+def _refuse_without_derivative(
+    name: str,
+    function: Callable,
+    avals: tuple,
+    closed: jax_core.ClosedJaxpr,
+    primitives: set[Any],
+    mode: derivative_check.Mode,
+) -> None:
+    if not derivative_check.is_doubtful(primitives, mode):
+        return
+
+    def program(*args):
+        return jax.core.eval_jaxpr(closed.jaxpr, closed.consts, *jax.tree.leaves(args))
+
+    why = derivative_check.why_not(program, avals, mode)
+    if why is not None:
+        raise UserFunctionError(f"{name}: your function {_called(function, avals)} {why}.")
+
+
+def require_derivative(function: Any, avals: tuple, mode: derivative_check.Mode) -> None:
+    """Refuse a traced function of the user's without a derivative in x of this mode, for methods that need one.
+
+    Building a problem asks for the forward derivative of F and the reverse one of f; a method that needs the other asks here.
+    """
+    if not isinstance(function, Program):
+        return
+    primitives = index_check.primitives_of(function.jaxpr)
+    if not derivative_check.is_doubtful(primitives, mode):
+        return
+    with precision.double():
+        why = derivative_check.why_not(function, _avals(avals), mode)
+    if why is not None:
+        raise UserFunctionError(f"{function.name}: your function {why}.")
+
+
 def _is_about_numpy(error: Exception) -> bool:
     """Whether JAX refused NumPy's way of writing, so that the user's own mistake is in the other error."""
     return isinstance(error, _NUMPY_NEEDED) or any(sign in str(error) for sign in _NUMPY_SIGNS)
@@ -432,6 +501,7 @@ __all__ = [
     "float64_of",
     "is_affine_in",
     "output_like",
+    "require_derivative",
     "runs_on_host",
     "trace",
     "trace_with_output",

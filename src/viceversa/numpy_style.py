@@ -32,6 +32,15 @@ _SHARED_METHODS = (
 _JOINING = frozenset("concatenate stack hstack vstack column_stack dstack".split())
 # Functions that make an array to be filled in later.
 _CREATING = "zeros ones empty full".split()
+# Functions whose `at` changes an array in place, and what JAX calls that.
+_AT = {
+    "add": "add",
+    "multiply": "multiply",
+    "divide": "divide",
+    "power": "power",
+    "maximum": "max",
+    "minimum": "min",
+}
 # Functions that turn a list into an array.
 _CONVERTING = "array asarray asanyarray ascontiguousarray".split()
 
@@ -121,6 +130,8 @@ class NumpyStyle:
 
     # -- what NumPy asks of it ----------------------------------------------------------------
     def __array_ufunc__(self, ufunc, method, *inputs, out=None, **kwargs):
+        if method == "at":
+            return _change_at(ufunc.__name__, *inputs)
         function = getattr(jnp, ufunc.__name__, None) or _special(ufunc.__name__)
         if method != "__call__":  # np.add.reduce, np.subtract.outer, ...
             function = getattr(function, method, None)
@@ -147,6 +158,19 @@ class NumpyStyle:
             args = tuple([np.asarray(arg) if _is_data(arg) else arg for arg in args])
         args, kwargs = jax.tree.map(plain, (args, kwargs), is_leaf=_is_styled)
         return styled(twin(*args, **kwargs))
+
+
+def _change_at(name: str, target: Any, index: Any, *values: Any) -> None:
+    """np.add.at(target, index, values): entries that are named twice are changed twice."""
+    if not isinstance(target, NumpyStyle) or name not in (*_AT, "subtract"):
+        raise TypeError(
+            f"np.{name}.at cannot change this array in place. Write out = out.at[index].add(values) with jax.numpy, or make "
+            "the array with np.zeros inside the function"
+        )
+    new = map(_operand, values)
+    if name == "subtract":
+        name, new = "add", map(operator.neg, new)
+    target.value = getattr(jnp.asarray(target.value).at[_as_index(index)], _AT[name])(*new)
 
 
 def _as_index(index: Any) -> Any:
