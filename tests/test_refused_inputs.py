@@ -200,6 +200,25 @@ def test_a_coupled_operator_must_have_the_shape_of_theta(H, Theta, words, method
     assert str(caught.value).startswith("CoupledLearning: operator returns ")
 
 
+# -- arguments left out or not in a list ------------------------------------------------------------------------
+def test_an_intersection_wants_one_list():
+    with refused(
+        "Intersection: 2 arguments are given; one list of sets is needed. Write vv.Intersection([a, b])"
+    ):
+        vv.Intersection(vv.NonNegative(2), vv.Ball([0.0, 0.0], radius=1.0))
+
+
+def test_least_squares_wants_a_set():
+    with refused("LeastSquares: set is missing; it says which θ are possible. Pass set=vv.Free(n)"):
+        vv.LeastSquares(np.eye(2), np.ones(2))
+
+
+@pytest.mark.parametrize("Theta", [vv.Free(0), vv.Product([vv.Free(0), vv.NonNegative((2, 0))])])
+def test_a_secondary_problem_wants_something_to_learn(Theta):
+    with refused("which have no coordinates, so there is nothing to learn. Pass vv.Known(theta) instead"):
+        vv.SecondaryVI(lambda theta: theta, set=Theta)
+
+
 # -- arguments of solve -------------------------------------------------------------------------------------
 def _of_two(seen, more):
     return False

@@ -61,7 +61,12 @@ class LeastSquares(Learning):
     provenance: Provenance = eqx.field(static=True)
     is_gradient: bool = eqx.field(static=True)
 
-    def __init__(self, A, b, set: ConvexSet, weights=None, ridge: float = 0.0):
+    def __init__(self, A, b, set: ConvexSet | None = None, weights=None, ridge: float = 0.0):
+        if set is None:
+            raise InputError(
+                "LeastSquares: set is missing; it says which θ are possible. Pass set=vv.Free(n) for n numbers without bounds "
+                "(one for each column of A), or vv.Box(lower, upper)."
+            )
         if not isinstance(set, ConvexSet):
             raise InputError(
                 f"LeastSquares: set is {type(set).__name__}; a viceversa set (the Θ of θ) is needed."

@@ -54,6 +54,11 @@ class SecondaryVI(Learning):
                 "with numpy or jax.numpy. If its data fit a linear model, use vv.LeastSquares."
             )
         like = set.zeros()
+        if not sum(np.size(leaf) for leaf in jax.tree.leaves(like)):
+            raise InputError(
+                f"SecondaryVI: set has points of shape {set.shape}, which have no coordinates, so there is nothing to learn. "
+                "Pass vv.Known(theta) instead."
+            )
         self.function = functions.trace("SecondaryVI: operator", operator, like)
         _check_same_structure(functions.output_like(self.function, like), like)
         self.set = set

@@ -56,7 +56,12 @@ class Intersection(ConvexSet):
     rest: ConvexSet
     ball: Ball | None
 
-    def __init__(self, sets: Any):
+    def __init__(self, sets: Any, *more: Any):
+        if more:
+            raise InputError(
+                f"Intersection: {1 + len(more)} arguments are given; one list of sets is needed. Write "
+                "vv.Intersection([a, b])."
+            )
         sets = _flattened(sets)
         balls = [one for one in sets if isinstance(one, Ball)]
         others: list[ConvexSet] = [one for one in sets if not isinstance(one, (Ball, Free))]
