@@ -121,13 +121,13 @@ def test_elimination_exchanges_rows(n):
 
 
 def test_local_derivative_of_programs_in_other_types_or_written_out_at_length():
-    x = jnp.linspace(0.5, 1.5, 6)
-    mixed = lambda v: jnp.sin(jnp.concatenate([v[:3].astype(jnp.float32), np.zeros(3, np.float32)])) + v
-    whole = lambda v: 2.0 * v + 0.0 * jnp.concatenate([v[:3].astype(int), np.zeros(3, int)])
+    x = jnp.linspace(0.5, 1.5, 12)
+    mixed = lambda v: jnp.sin(jnp.concatenate([v[:3].astype(jnp.float32), np.zeros(9, np.float32)])) + v
+    whole = lambda v: 2.0 * v + 0.0 * jnp.concatenate([v[:3].astype(int), np.zeros(9, int)])
     at_length = lambda v: jnp.stack(
-        [v[i] ** 2 + 0.1 * sum(v[j] * v[i] for j in range(6)) for i in range(6)] * 6
-    )[:6]
+        [v[i] ** 2 + 0.1 * sum(v[j] * v[i] for j in range(12)) for i in range(12)]
+    )
     assert len(jax.make_jaxpr(at_length)(x).jaxpr.eqns) > 300
-    np.testing.assert_allclose(local_derivative(mixed, x), 1.0 + np.cos(x) * (np.arange(6) < 3), rtol=1e-6)
-    np.testing.assert_array_equal(local_derivative(whole, x), np.full(6, 2.0))
+    np.testing.assert_allclose(local_derivative(mixed, x), 1.0 + np.cos(x) * (np.arange(12) < 3), rtol=1e-6)
+    np.testing.assert_array_equal(local_derivative(whole, x), np.full(12, 2.0))
     np.testing.assert_allclose(local_derivative(at_length, x), np.diag(jax.jacfwd(at_length)(x)), rtol=1e-12)

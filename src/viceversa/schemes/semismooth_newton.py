@@ -38,6 +38,7 @@ from viceversa.schemes.smoothed_newton import (
     smoothed_direction,
     smoothed_map,
     smoothed_merit,
+    unrest_at,
 )
 from viceversa.sets.intervals import is_box
 
@@ -370,10 +371,13 @@ class SemismoothNewton(Scheme):
 
         start = (x, lam, jnp.ones(()), here.merit)
         t, (x, lam, unrest, _), helped, _ = _line_search(point, here.merit, start)
+        unrest = jax.lax.cond(
+            helped, lambda: unrest, lambda: unrest_at(problem, start[0], start[1], theta, metric)
+        )
         newton = NewtonPoint(x, lam, smoothing.after(t), probed)
         fast = jnp.asarray(True)  # if this step helps: the next one smooths less
         x, lam = problem.set.project(x), positive_part(lam)
-        settled = jnp.where(helped, unrest, here.unrest) <= _SETTLED
+        settled = unrest <= _SETTLED
         n_products = direction.n_products + probed.n_products_since(state.newton.probed)
         return _Trial(x, lam, learner, t, helped, fast, merit_start, n_products, metric, newton, settled)
 

@@ -93,18 +93,21 @@ def smoothed_positive_part(v: Array, m_sq) -> Smoothed:
 
 def _excess(w: Array, m_sq) -> Smoothed:
     """e(w) of (1), −e′(w) = e(w)/√(w² + 4m²) and 1/√(w² + 4m²), without cancellation; all 0 without a bound (w = ∞)."""
-    root = jnp.sqrt(w * w + 4.0 * m_sq)
+    square = w * w + 4.0 * m_sq
+    # One root and one quotient for each bound: they are what this costs.
+    by_root = jnp.where((square > 0) & (square < jnp.inf), jax.lax.rsqrt(square), 0.0)
+    root = jnp.where(square < jnp.inf, square * by_root, jnp.inf)
     less = 2.0 * m_sq / (root + jnp.abs(w) + _TINY)  # e(|w|)
-    share = less / (root + _TINY)
+    share = less * by_root
     # A choice, where a maximum would do: sums of what follows end here instead of taking the roots one at a time.
     value, slope = jnp.where(w >= 0, less, less - w), jnp.where(w >= 0, share, 1.0 - share)
-    return Smoothed(value, slope, jnp.where(root > 0, 1.0 / root, 0.0))
+    return Smoothed(value, slope, by_root)
 
 
 class SmoothedMap(NamedTuple):
     """The smoothed natural map at one point: the smoothing, the metric, p and q, residuals, merit and derivative products.
 
-    `unrest` is how far unknowns are from rest without smoothing, `force` the size of G = F + Jfᵀλ.
+    `force` is the size of G = F + Jfᵀλ.
     """
 
     smoothing: Smoothing
@@ -114,7 +117,6 @@ class SmoothedMap(NamedTuple):
     r_x: Float[Array, "..."]
     r_lam: Float[Array, " J"]
     merit: Float[Array, ""]
-    unrest: Float[Array, ""]
     force: Float[Array, ""]
     product: Callable
 
@@ -147,8 +149,7 @@ def smoothed_map(
     smoothing = Smoothing(c, share)
     r_x, r_lam = x - p.value, lam - q.value
     merit = _with_smoothing(problem, merit_of(r_x, r_lam, metric), smoothing.c)
-    unrest = _unrest_of_all(X, x, lam, G, f_x, metric)
-    return SmoothedMap(smoothing, metric, p, q, r_x, r_lam, merit, unrest, max_abs(G), product)
+    return SmoothedMap(smoothing, metric, p, q, r_x, r_lam, merit, max_abs(G), product)
 
 
 def smoothed_merit(
@@ -169,6 +170,15 @@ def smoothed_merit(
     if most_force is not None:
         merit = jnp.where(max_abs(G) <= most_force, merit, jnp.inf)
     return merit, _unrest_of_all(X, x, lam, G, f_x, metric)
+
+
+def unrest_at(
+    problem: MisspecifiedVI, x: Array, lam: Array, theta: PyTree, metric: Metric
+) -> Float[Array, ""]:
+    """How far unknowns are from rest at a point, as in `smoothed_merit`."""
+    F, f, X = problem.at(theta)
+    f_x, pullback = f.vjp(x)
+    return _unrest_of_all(X, x, lam, F(x) + pullback(lam), f_x, metric)
 
 
 def _unrest_of_all(
