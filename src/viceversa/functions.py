@@ -376,10 +376,11 @@ def _refuse_without_derivative(
         raise UserFunctionError(f"{name}: your function {_called(function, avals)} {why}.")
 
 
-def require_derivative(function: Any, avals: tuple, mode: derivative_check.Mode) -> None:
-    """Refuse a traced function of the user's without a derivative in x of this mode, for methods that need one.
+def require_derivative(function: Any, likes: tuple, mode: derivative_check.Mode) -> None:
+    """Refuse a traced function of (x, θ) without a derivative in x of this mode; `likes` are points or shapes.
 
-    Building a problem asks for the forward derivative of F and the reverse one of f; a method that needs the other asks here.
+    Building a problem asks for the forward derivative of F and the reverse one of f; a method that needs the forward one of f
+    asks here.
     """
     if not isinstance(function, Program):
         return
@@ -387,9 +388,12 @@ def require_derivative(function: Any, avals: tuple, mode: derivative_check.Mode)
     if not derivative_check.is_doubtful(primitives, mode):
         return
     with precision.double():
-        why = derivative_check.why_not(function, _avals(avals), mode)
+        why = derivative_check.why_not(function, _avals(likes), mode)
     if why is not None:
-        raise UserFunctionError(f"{function.name}: your function {why}.")
+        raise UserFunctionError(
+            f"{function.name}: your function {why}; or name a method of first order, such as "
+            "vv.AdaptiveAugmentedLagrangian(), which does without."
+        )
 
 
 def _is_about_numpy(error: Exception) -> bool:
