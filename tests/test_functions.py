@@ -467,9 +467,7 @@ def test_what_has_no_derivative_may_stand_where_none_is_taken():
 def test_constraints_with_a_gradient_only_are_solved_by_methods_of_first_order():
     given = built("constraints", lambda x, theta: only_backwards(x) - 1.0)
     assert vv.solve(given, vv.AdaptiveAugmentedLagrangian()).success
-    with pytest.raises(
-        UserFunctionError, match=r"constraints: your function uses a jax\.custom_vjp function"
-    ):
+    with pytest.raises(UserFunctionError, match=r"jax\.custom_vjp .*; or name a method of first order"):
         functions.require_derivative(given.constraints, (np.zeros(3), np.zeros(())), "forward")
     functions.require_derivative(given.constraints, (np.zeros(3), np.zeros(())), "reverse")
     functions.require_derivative(given.operator, (np.zeros(3), np.zeros(())), "forward")
