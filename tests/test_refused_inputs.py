@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import warnings
 
+import jax
 import numpy as np
 import pytest
 
@@ -335,3 +336,17 @@ def test_symmetric_of_numpy_is_taken():
             False,
             None,
         ]
+
+
+def test_the_default_solver_asks_for_the_forward_derivative_of_constraints():
+    @jax.custom_vjp
+    def total(x):
+        return x.sum()
+
+    total.defvjp(lambda x: (x.sum(), x), lambda x, w: (w + 0.0 * x,))
+    problem = vv.MisspecifiedVI(
+        lambda x, t: x - 1.0, vv.Box(0.0, 3.0, shape=2), lambda x, t: total(x) - 1.0, vv.Known(0.0)
+    )
+    with pytest.raises(UserFunctionError, match=r"constraints.*AdaptiveAugmentedLagrangian"):
+        vv.solve(problem)
+    assert vv.solve(problem, vv.AdaptiveAugmentedLagrangian()).success

@@ -140,11 +140,10 @@ def iterate(
 
 
 def _chosen(problem: MisspecifiedVI, method: Any) -> Scheme:
-    """The scheme of a named method, which may refuse the problem; the default takes every problem."""
-    if method is None:
-        return _DEFAULT
-    scheme = as_scheme(method)
-    scheme.check(problem)
+    """The scheme of a method, which may refuse the problem; the default is first order alone where nothing can be traced."""
+    scheme = _DEFAULT if method is None else as_scheme(method)
+    if method is not None or not problem.runs_on_host:
+        scheme.check(problem)
     return scheme
 
 
