@@ -13,6 +13,14 @@ from viceversa.precision import double
 from viceversa.schemes.semismooth_newton import SemismoothNewton
 
 SHAPE = (7, 3)
+
+
+@pytest.fixture(autouse=True)
+def _whatever_the_size(monkeypatch):
+    """Long loops take longer to compile, so that few coordinates are left as they lie; here they are turned."""
+    monkeypatch.setattr("viceversa.driver.turned._SMALLEST", 1)
+
+
 RNG = np.random.default_rng(0)
 R, ROW, COLUMN = RNG.uniform(1.0, 2.0, SHAPE), RNG.normal(size=3), RNG.normal(size=(7, 1))
 M = RNG.normal(size=(3, 3))

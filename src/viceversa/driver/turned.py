@@ -25,9 +25,9 @@ from viceversa.schemes.base import Point, Scheme
 from viceversa.sets import Box, Free, NonNegative
 from viceversa.sets.intervals import is_box
 
-_LARGEST = (
-    1 << 19
-)  # numbers in x up to which it is done: a second copy of the data is nothing, and memory not the bound
+# Numbers in x from which it is done (long loops take longer to compile) and up to which (there a second copy of the data is
+# nothing, and memory not yet the bound).
+_SMALLEST, _LARGEST = 1 << 9, 1 << 19
 _ELEMENTWISE = ELEMENTWISE | set("and ceil eq floor ge gt is_finite le lt ne not or round sign xor".split())
 _REDUCTIONS = {"reduce_sum", "reduce_max", "reduce_min", "reduce_prod"}
 
@@ -38,7 +38,7 @@ class View:
     def __init__(self, problem: MisspecifiedVI, scheme: Scheme):
         shape, self.order = problem.shape, None
         is_plain = is_box(problem.set) and not (problem.runs_on_host or problem.learning.depends_on_x)
-        if scheme.takes_any_axes and is_plain and len(shape) > 1 and np.prod(shape) <= _LARGEST:
+        if scheme.takes_any_axes and is_plain and len(shape) > 1 and _SMALLEST <= np.prod(shape) <= _LARGEST:
             longest = int(np.argmax(shape))
             if shape[longest] > shape[-1]:
                 self.order = (*(axis for axis in range(len(shape)) if axis != longest), longest)
