@@ -202,6 +202,7 @@ def width(X: Any) -> np.ndarray:
         return np.asarray(X.upper) - np.asarray(X.lower)
     sizes = {
         vv.Free: lambda: np.inf,
+        vv.NonNegative: lambda: np.inf,
         vv.Ball: lambda: 2.0 * float(X.radius),
         vv.Simplex: lambda: float(X.total),
     }
@@ -214,6 +215,8 @@ def project(X: Any, v: np.ndarray) -> np.ndarray:
         return np.minimum(np.maximum(v, X.lower), X.upper)
     if isinstance(X, vv.Free):
         return v
+    if isinstance(X, vv.NonNegative):
+        return np.maximum(v, 0.0)
     if isinstance(X, vv.Ball):
         d = v - X.center
         return X.center + d * min(1.0, float(X.radius) / max(float(np.linalg.norm(d)), 1e-300))
