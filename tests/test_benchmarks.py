@@ -75,7 +75,7 @@ def test_the_corpus_is_as_large_and_as_varied_as_it_says():
     families = corpus.FAMILIES
     assert len({family.name for family in families}) == len(families)
     assert len(families) * corpus.N_SEEDS >= 500
-    assert {family.set for family in families} == {"box", "free", "simplex", "ball", "product"}
+    assert {family.set for family in families} == {"box", "orthant", "free", "simplex", "ball", "product"}
     assert {family.constraints for family in families} == {"quadratic", "norm", "logsumexp"}
     assert max(family.condition for family in families) == 1e8
     assert {0, 200} <= {family.n_constraints for family in families}
