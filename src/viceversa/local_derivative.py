@@ -18,12 +18,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-# Operations that act on every coordinate by itself, so that the chain rule holds coordinate by coordinate.
-ELEMENTWISE = set(
-    "add sub mul div neg exp log log1p exp2 expm1 sqrt rsqrt cbrt tanh sin cos tan atan asin acos sinh cosh logistic "
-    "integer_pow pow abs max min square erf select_n clamp convert_element_type copy stop_gradient add_any "
-    "mul_any reduce_precision".split()
-)
+from viceversa.operations import ELEMENTWISE, evaluated
+
 _ALIGNED = {"reshape", "squeeze", "expand_dims"}  # the coordinates keep their order
 _CALLS = {
     "jit",
@@ -92,10 +88,7 @@ def _walk(jaxpr: Any, consts: Any, values: list, moving: list[_Paths]) -> list[_
     for eqn in jaxpr.eqns:
         inputs = [value(atom) for atom in eqn.invars]
         moving = [paths(atom) for atom in eqn.invars]
-        found: Any = eqn.primitive.get_bind_params(eqn.params)
-        functions, params = found if isinstance(found, tuple) else ((), found)  # a pair before JAX 0.9
-        outputs = eqn.primitive.bind(*functions, *inputs, **params)
-        outputs = list(outputs) if eqn.primitive.multiple_results else [outputs]
+        outputs = evaluated(eqn, inputs)
         changes = _rule(eqn, inputs, moving) if any(moving) else [()] * len(outputs)
         for var, out, along in zip(eqn.outvars, outputs, changes, strict=True):
             known[var], followed[var] = out, along

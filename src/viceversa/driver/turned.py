@@ -18,7 +18,7 @@ import numpy as np
 from jaxtyping import Array, PyTree
 
 from viceversa.driver.recording import Row, Truth
-from viceversa.local_derivative import ELEMENTWISE
+from viceversa.operations import ELEMENTWISE, evaluated
 from viceversa.problem import MisspecifiedVI
 from viceversa.quick_module import QuickModule
 from viceversa.schemes.base import Point, Scheme
@@ -149,12 +149,8 @@ def _evaluate(jaxpr: Any, given: list[_Value], order: tuple[int, ...]) -> list[_
         values = [value(atom) for atom in eqn.invars]
         found = _turned_operation(eqn, values, order) if any(v.is_turned for v in values) else None
         if found is None:
-            given_bind: Any = eqn.primitive.get_bind_params(eqn.params)
-            functions, params = (
-                given_bind if isinstance(given_bind, tuple) else ((), given_bind)
-            )  # before JAX 0.9
-            out = eqn.primitive.bind(*functions, *(_as_it_was(v, order) for v in values), **params)
-            found = [_Value(each, False) for each in (out if eqn.primitive.multiple_results else [out])]
+            out = evaluated(eqn, [_as_it_was(v, order) for v in values])
+            found = [_Value(each, False) for each in out]
         known.update(zip(eqn.outvars, found, strict=True))
     return [value(atom) for atom in jaxpr.outvars]
 

@@ -18,6 +18,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Int, PyTree
 
 from viceversa.krylov import KrylovResult
+from viceversa.operations import evaluated
 from viceversa.schemes.newton_system import Metric
 
 _MOST_KINDS = 4  # of totals and multipliers: each costs a product
@@ -210,7 +211,7 @@ class _Walk:
         """One operation, linear in what moves."""
         name, moving = eqn.primitive.name, [v for v in values if v.axes is not None]
         if not moving:
-            return [_Value(out) for out in _bound(eqn, [v.array for v in values])]
+            return [_Value(out) for out in evaluated(eqn, [v.array for v in values])]
         if name in _CALLS:
             inner = eqn.params["jaxpr"] if "jaxpr" in eqn.params else eqn.params["call_jaxpr"]
             return self.through(inner.jaxpr, inner.consts, values)
@@ -231,14 +232,14 @@ class _Walk:
             return _Value(None, axes, is_local)
         if name in _SUMS and any(v.array is None for v in values):
             return _Value(_sum_with_zero(eqn, values), axes, is_local)
-        return _Value(_bound(eqn, _without_zeros(eqn, values))[0], axes, is_local)
+        return _Value(evaluated(eqn, _without_zeros(eqn, values))[0], axes, is_local)
 
     def _total(self, eqn: Any, value: _Value) -> _Value:
         """A sum; if it depends on coordinates themselves, the program is cut there."""
         over, all_axes = eqn.params["axes"], value.axes or ()
         axes = tuple([axis for i, axis in enumerate(all_axes) if i not in over])
         self.summed.update(axis for i, axis in enumerate(all_axes) if i in over and axis is not None)
-        found = None if value.array is None else _bound(eqn, [value.array])[0]
+        found = None if value.array is None else evaluated(eqn, [value.array])[0]
         if not value.is_local:
             return _Value(found, axes)
         given = None if self.given is None else self.given[len(self.found)]
@@ -304,10 +305,3 @@ def _without_zeros(eqn: Any, values: list[_Value]) -> list[Any]:
         jnp.zeros(atom.aval.shape, atom.aval.dtype) if v.array is None else v.array
         for atom, v in zip(eqn.invars, values, strict=True)
     ]
-
-
-def _bound(eqn: Any, arrays: list[Any]) -> list[Any]:
-    found: Any = eqn.primitive.get_bind_params(eqn.params)
-    functions, params = found if isinstance(found, tuple) else ((), found)  # a pair before JAX 0.9
-    out = eqn.primitive.bind(*functions, *arrays, **params)
-    return list(out) if eqn.primitive.multiple_results else [out]

@@ -22,7 +22,7 @@ from jaxtyping import Array, Float, Int, PyTree
 
 from viceversa.errors import InputError
 from viceversa.local_derivative import local_derivative
-from viceversa.numerics import positive_part, safe_divide
+from viceversa.numerics import max_abs, positive_part, safe_divide
 from viceversa.problem import MisspecifiedVI
 from viceversa.sets import Ball, Intersection, Product
 from viceversa.sets.base import ConvexSet
@@ -34,9 +34,9 @@ _TO_THE_BOUNDARY = 0.995
 _TARGET = 1e-14  # residuals and μ in scaled units
 _MARGIN = 0.1  # of a unit: how far from its bounds the start is
 _FAR = 100.0  # times what happens: no answer is expected beyond it
-_STEEPER = (
-    1e3  # times the force at the point given: where F grows faster than that inside X, the start stays closer
-)
+_ASTRAY = 100.0  # times the force at P_X(0): a point with more of it is not where to begin
+# Times the force at the point given: where F grows faster than that inside X, the start stays closer.
+_STEEPER = 1e3
 _CLOSER = 0.1
 _MOST_TRIALS = 20
 _WORSE = 10.0  # times the residuals before a step: it is halved while it leaves more than that
@@ -150,10 +150,11 @@ class Interior(NamedTuple):
 
 
 def interior_point(problem: MisspecifiedVI, lifted: Lifted, x0: Array, theta: PyTree) -> Interior:
-    """Solve the VI at a fixed θ from the neighbourhood of x_0; the caller judges the answer by its certificate."""
+    """Solve the VI at a fixed θ from the neighbourhood of x_0, or of P_X(0); the caller judges the answer by its certificate."""
     from jax.scipy.linalg import lu_factor, lu_solve  # late: most problems never come here
 
     F, f, X = problem.at(theta)
+    x0 = _tame(problem, jnp.asarray(x0), theta)
     n_user, n_balls = problem.n_constraints, lifted.radii.shape[0]
     A_rows = jnp.asarray(lifted.A)
 
@@ -327,6 +328,14 @@ def interior_point(problem: MisspecifiedVI, lifted: Lifted, x0: Array, theta: Py
     x = point(progress.best.x * unit_x)
     lam = positive_part(progress.best.lam * unit_F / unit_c)[:n_user]
     return Interior(X.project(x), lam, progress.k)
+
+
+def _tame(problem: MisspecifiedVI, x: Array, theta: PyTree) -> Array:
+    """x, or P_X(0) where forces are far smaller than at an x that has gone astray."""
+    F, _, X = problem.at(theta)
+    other = X.project(jnp.zeros_like(x))
+    is_astray = ~(max_abs(F(x)) <= _ASTRAY * max_abs(F(other))) & jnp.all(jnp.isfinite(F(other)))
+    return jnp.where(is_astray, other, x)
 
 
 def _unit(operator: Callable[[Array], Array], v: Array, width: Array) -> Array:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
@@ -22,6 +21,7 @@ from viceversa.problem import SMALL_JACOBIAN, MisspecifiedVI
 from viceversa.schemes.base import Point, Scheme
 from viceversa.schemes.coupled_newton import coupled_map
 from viceversa.schemes.interior_point import LARGEST, Lifted, interior_point, lift
+from viceversa.schemes.line_search import line_search
 from viceversa.schemes.newton_system import (
     Metric,
     Probed,
@@ -50,23 +50,15 @@ _FIRST_BATCH_BOX = 5
 _FIRST_BATCH_LINEAR = 1  # and from a solution nearby
 _NEXT_BATCH = 10  # at least so many after a Newton step that did not help; every further time twice as many
 _LONGEST_BATCH = 5000
-_MAX_HALVINGS = 5
-_ARMIJO = 0.1  # a step t must reduce the merit by the factor 1 − 0.1·t
-_AS_FORESEEN = (
-    100.0  # times the forces that slopes foretell: beyond it they hold no longer, and the step is too long
-)
-_FAST = 1e-2  # of the merit: what a full step leaves when Newton converges superlinearly
+# Times the forces that slopes foretell: beyond it they hold no longer, and the step is too long.
+_AS_FORESEEN = 100.0
 # Of its own unit: how far an unknown may be from rest where the next step would bring it there.
 _SETTLED = 1e-7
 _FORCING = 0.1  # the loosest relative residual of the linear system
 _N_LEARNING_STEPS = 10  # Newton steps on θ before the interior-point method, which works at a fixed θ
 _PATIENCE = 3  # failed Newton steps before a small problem is handed to the interior-point method
-_INSIDE = (
-    0.1,
-    0.5,
-    0.01,
-)  # of the way across X: where a problem too large for a rescue starts again, one after the other
-_ASTRAY = 100.0  # times the force at P_X(0): a point with more of it is not where to begin a rescue
+# Of the way across X: where a problem too large for a rescue starts again, one after the other.
+_INSIDE = (0.1, 0.5, 0.01)
 _REGULARIZATION = 1e-2  # ν and δ relative to the metric, shrinking with the residual
 
 NO_DERIVATIVES = (
@@ -343,7 +335,7 @@ class SemismoothNewton(Scheme):
             lam = positive_part(method.lam + t * direction.lam)
             return x, lam, natural_merit(problem, x, lam, theta, metric)
 
-        t, (x, lam, _), helped, fast = _line_search(point, here.merit, (method.x, method.lam, here.merit))
+        t, (x, lam, _), helped, fast = line_search(point, here.merit, (method.x, method.lam, here.merit))
         return _Trial(x, lam, learner, t, helped, fast, merit_start, direction.n_products, metric)
 
     def _smoothed(self, problem: MisspecifiedVI, state: NewtonState) -> _Trial:
@@ -374,7 +366,7 @@ class SemismoothNewton(Scheme):
             return x_t, lam_t, unrest, merit
 
         start = (x, lam, jnp.ones(()), here.merit)
-        t, (x, lam, unrest, _), helped, _ = _line_search(point, here.merit, start)
+        t, (x, lam, unrest, _), helped, _ = line_search(point, here.merit, start)
         unrest = jax.lax.cond(
             helped, lambda: unrest, lambda: unrest_at(problem, start[0], start[1], theta, metric)
         )
@@ -403,7 +395,7 @@ class SemismoothNewton(Scheme):
             theta_t = problem.learning.set.project(tree_add_scaled(theta, t, direction.theta))
             return x_t, lam_t, theta_t, joint.merit(x_t, lam_t, theta_t)
 
-        t, (x, lam, theta_t, _), helped, fast = _line_search(point, merit_here, (x, lam, theta, merit_here))
+        t, (x, lam, theta_t, _), helped, fast = line_search(point, merit_here, (x, lam, theta, merit_here))
         theta = jax.tree.map(lambda new, old: jnp.where(helped, new, old), theta_t, theta)
         learner = eqx.tree_at(lambda s: (s.theta, s.k), learner, (theta, learner.k + 1))
         return _Trial(x, lam, learner, t, helped, fast, state.merit_start, direction.n_products, metric)
@@ -470,29 +462,6 @@ def _metric(
     return local_metric(problem, x, lam, theta, first.gamma, gradient_sq, probed)
 
 
-def _line_search(point: Callable, merit_here: Array, start: tuple) -> tuple[Array, tuple, Array, Array]:
-    """The first of t = 1, ½, ¼, … whose point (the last of its parts is the merit) has a merit low enough.
-
-    Also whether it has, and whether the full step was so good that the next one will be better still.
-    """
-
-    def enough(t: Array, merit: Array) -> Array:
-        # A merit of 0 is not lessened: if that is no solution, γ is so small that x − γG rounds to x.
-        return merit < (1.0 - _ARMIJO * t) * merit_here
-
-    def attempt(trial):
-        t, n, _ = trial
-        t = jnp.where(n == 0, 1.0, 0.5 * t)
-        return t, n + 1, point(t)
-
-    def refused(trial) -> Array:
-        t, n, found = trial
-        return (n == 0) | ((n <= _MAX_HALVINGS) & ~enough(t, found[-1]))
-
-    t, _, found = jax.lax.while_loop(refused, attempt, (jnp.ones(()), jnp.asarray(0), start))
-    return t, found, enough(t, found[-1]), (t == 1.0) & (found[-1] <= _FAST * merit_here)
-
-
 @eqx.filter_jit
 def _begin_inside(
     scheme: SemismoothNewton, problem: MisspecifiedVI, centre: Array, share: float, state: NewtonState
@@ -518,23 +487,13 @@ def _begin_inside(
     )
 
 
-def _tame(problem: MisspecifiedVI, x: Array, theta: PyTree) -> Array:
-    """x, or P_X(0) where forces are far smaller than at an x that has gone astray."""
-    F, _, X = problem.at(theta)
-    other = X.project(jnp.zeros_like(x))
-    is_astray = ~(max_abs(F(x)) <= _ASTRAY * max_abs(F(other))) & jnp.all(jnp.isfinite(F(other)))
-    return jnp.where(is_astray, other, x)
-
-
 @eqx.filter_jit
 def _rescue(
     scheme: SemismoothNewton, problem: MisspecifiedVI, lifted: Lifted, state: NewtonState
 ) -> NewtonState:
     learner = state.first.learner
     learner = jax.lax.fori_loop(0, _N_LEARNING_STEPS, lambda _, s: scheme._learn(problem, s), learner)
-    found = interior_point(
-        problem, lifted, _tame(problem, state.first.method.x, learner.theta), learner.theta
-    )
+    found = interior_point(problem, lifted, state.first.method.x, learner.theta)
     finite = jnp.all(jnp.isfinite(found.x)) & jnp.all(jnp.isfinite(found.lam))
     method = state.first.method
     x, lam = jnp.where(finite, found.x, method.x), jnp.where(finite, found.lam, method.lam)

@@ -1,0 +1,20 @@
+"""Single operations of a traced program, evaluated on other arrays than it was traced with."""
+
+from __future__ import annotations
+
+from typing import Any
+
+# Operations that act on every entry by itself.
+ELEMENTWISE = frozenset(
+    "add sub mul div neg exp log log1p exp2 expm1 sqrt rsqrt cbrt tanh sin cos tan atan asin acos sinh cosh logistic "
+    "integer_pow pow abs max min square erf select_n clamp convert_element_type copy stop_gradient add_any "
+    "mul_any reduce_precision".split()
+)
+
+
+def evaluated(eqn: Any, arrays: list[Any]) -> list[Any]:
+    """What an operation makes of these arrays."""
+    found: Any = eqn.primitive.get_bind_params(eqn.params)
+    functions, params = found if isinstance(found, tuple) else ((), found)  # a pair before JAX 0.9
+    out = eqn.primitive.bind(*functions, *arrays, **params)
+    return list(out) if eqn.primitive.multiple_results else [out]
