@@ -380,14 +380,10 @@ def test_captured_arrays_are_arguments_of_the_compiled_program():
         learning=vv.Known(1.0),
     )
     scheme = vv.schemes.as_scheme(ALGORITHM_1)
-    settings = (
-        (np.zeros(40), np.asarray(1.0), np.zeros(0)),
-        np.int64(0),
-        vv.Record().grid(10),
-        np.float64(0.0),
-    )
+    settings = loop.Settings(vv.Record().grid(10), np.float64(0.0), None, False, np.int64(0))
+    starts = loop.Starts(np.zeros(40), np.asarray(1.0), np.zeros(0))
     with vv.precision.double():
-        given = [Packed.on_host(part) for part in (problem, scheme, (*settings, None, False))]
+        given = [Packed.on_host(part) for part in (problem, scheme, settings, starts)]
         text = jax.jit(loop.begin).lower(*given).as_text()
     largest = max(
         (

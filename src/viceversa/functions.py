@@ -30,6 +30,7 @@ from jaxtyping import Array, PyTree
 from viceversa import derivative_check, index_check, precision
 from viceversa.errors import InputError, PrecisionWarning, UserFunctionError
 from viceversa.numpy_style import NumpyStyle, attributes_in, captured, in_numpy_style
+from viceversa.once import once_for_each
 from viceversa.quick_module import QuickModule
 from viceversa.same_program import known_program, literals_of
 
@@ -130,7 +131,7 @@ def callback_constraints(fn: Any, vjp: Any) -> Callback:
 
 def runs_on_host(*functions: Any) -> bool:
     """Whether any of these is a callback, so that the whole solve must run in a host loop."""
-    return any(isinstance(function, Callback) for function in functions)
+    return any(type(function) is Callback for function in functions)
 
 
 class Traced(NamedTuple):
@@ -376,16 +377,24 @@ def _refuse_without_derivative(
         raise UserFunctionError(f"{name}: your function {_called(function, avals)} {why}.")
 
 
+def is_doubtful(function: Any, mode: derivative_check.Mode) -> bool:
+    """Whether a traced function may be without a derivative of this mode, by a look at its operations."""
+    return type(function) is Program and _doubts(function.jaxpr)[mode]
+
+
+@once_for_each
+def _doubts(jaxpr: Any) -> dict[derivative_check.Mode, bool]:
+    primitives = index_check.primitives_of(jaxpr)
+    return {mode: derivative_check.is_doubtful(primitives, mode) for mode in ("forward", "reverse")}
+
+
 def require_derivative(function: Any, likes: tuple, mode: derivative_check.Mode) -> None:
     """Refuse a traced function of (x, θ) without a derivative in x of this mode; `likes` are points or shapes.
 
     Building a problem asks for the forward derivative of F and the reverse one of f; a method that needs the forward one of f
     asks here.
     """
-    if not isinstance(function, Program):
-        return
-    primitives = index_check.primitives_of(function.jaxpr)
-    if not derivative_check.is_doubtful(primitives, mode):
+    if not is_doubtful(function, mode):
         return
     with precision.double():
         why = derivative_check.why_not(function, _avals(likes), mode)

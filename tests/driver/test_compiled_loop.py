@@ -1,6 +1,7 @@
 """Steps taken in pairs are the steps of `iterate`; results come back from the compiled program as they were made."""
 
 import itertools
+from dataclasses import replace
 
 import jax.numpy as jnp
 import numpy as np
@@ -38,7 +39,7 @@ def test_every_recorded_iterate_is_that_of_iterate_for_odd_and_even_segments():
 
 
 def test_an_array_that_appears_twice_is_written_once():
-    def twice(x, y, _):
+    def twice(x, y):
         x, y = x.whole(), y.whole()
         z = x + y
         return Packed.of({"first": z, "second": (z, x * y), "given": x})
@@ -53,7 +54,7 @@ def test_an_array_that_appears_twice_is_written_once():
 
 
 def test_small_results_come_back_as_they_were():
-    def many(x, y, _):
+    def many(x, y):
         x, y = x.whole(), y.whole()
         kept = {
             "flags": x > 1.0,
@@ -83,12 +84,10 @@ def test_a_large_run_goes_on_from_where_it_stands():
     )
     scheme = as_scheme(vv.AugmentedLagrangian(step_size=0.1, penalty=1.0))
     with precision.double():
-        starts = (np.zeros(n), np.asarray(0.5), np.zeros(0))
-        tol, none = np.float64(0.0), None
-        outcome = loop.begin_compiled(
-            problem, scheme, starts, np.int64(0), np.array([0, 5]), tol, none, False
-        )
-        standing = outcome.standing.whole()
-        later = loop.go_on_compiled(problem, scheme, standing, np.array([0, 9]), tol, none, False)
+        starts = loop.Starts(np.zeros(n), np.asarray(0.5), np.zeros(0))
+        settings = loop.Settings(np.array([0, 5]), np.float64(0.0), None, False, np.int64(0))
+        outcome = loop.begin_compiled(problem, scheme, settings, starts)
+        further = replace(settings, grid=np.array([0, 9]))
+        later = loop.go_on_compiled(problem, scheme, further, outcome.standing.whole())
     whole = vv.solve(problem, scheme, tol=0.0, max_iter=9)
     np.testing.assert_allclose(later.point.x, whole.x, rtol=0, atol=1e-15)

@@ -14,6 +14,7 @@ from jaxtyping import Array, PyTree
 
 from viceversa import precision
 from viceversa.certificates.residuals import (
+    Relative,
     Residuals,
     Scales,
     constraint_units,
@@ -123,10 +124,10 @@ def build_certificate(
     problem: MisspecifiedVI, found: Residuals, values: np.ndarray, units: np.ndarray, tol: float
 ) -> Certificate:
     """Words and names for computed residuals; a constraint is violated when f_j > tol·f̂_j (its `units`)."""
-    relative = {part: float(value) for part, value in found.relative._asdict().items()}
-    is_violated = values > tol * units
+    relative = dict(zip(Relative._fields, map(float, found.relative), strict=True))
     violated: tuple[str, ...] = ()
-    if is_violated.any():
+    if not relative["feasibility"] <= tol:
+        is_violated = values > tol * units
         worst_first = np.argsort(-values)
         violated = tuple(problem.constraint_names[j] for j in worst_first if is_violated[j])
     return Certificate(

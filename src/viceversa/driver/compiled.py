@@ -32,10 +32,10 @@ _LITTLE_EFFORT = {"xla_backend_optimization_level": 1}
 
 
 class Compiled:
-    """A function of three packed trees to a packed one, compiled for their structure; its callers see trees.
+    """A function of packed trees to a packed one, compiled for their structure; its callers see trees.
 
-    The first two arguments (the problem and the scheme) are immutable: their packed forms are remembered while they live.
-    What is not an array is held fixed.
+    The arguments are immutable objects (a problem, a scheme, settings, starts): their packed forms are remembered while they
+    live. What is not an array is held fixed.
     """
 
     def __init__(self, function: Callable):
@@ -43,7 +43,7 @@ class Compiled:
         self._programs: dict[Any, Callable] = {}
 
     def __call__(self, problem: Any, scheme: Any, *rest: Any) -> Any:
-        given = _form(problem).used(), _form(scheme).used(), Packed.on_host(rest)
+        given = [_form(each).used() for each in (problem, scheme, *rest)]
         arrays = [each.arrays for each in given]
         key = tuple([each.packing for each in given])
         program = self._programs.get(key)
@@ -65,10 +65,11 @@ def _await(arrays: list[Any]) -> None:
 
     One that works on large arrays can use the processor that asking keeps busy.
     """
-    if arrays and all(array.size <= one_kernel.LARGEST for array in arrays):
-        last = arrays[-1]
+    if not arrays or arrays[-1].is_ready():  # and the others with it
+        return
+    if all(array.size <= one_kernel.LARGEST for array in arrays):
         for _ in range(_MOST_QUESTIONS):
-            if last.is_ready():  # and the others with it
+            if arrays[-1].is_ready():
                 return
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -17,7 +18,15 @@ from viceversa.driver.packing import Later, Packed
 from viceversa.driver.recording import Row, Truth, measure
 from viceversa.driver.turned import View
 from viceversa.methods.base import Info
-from viceversa.numerics import all_finite, cond, max_abs, while_loop
+from viceversa.numerics import (
+    all_finite,
+    cond,
+    max_abs,
+    safe_divide,
+    tree_max_abs,
+    tree_subtract,
+    while_loop,
+)
 from viceversa.one_kernel import Kernel, through_the_queue
 from viceversa.problem import MisspecifiedVI
 from viceversa.schemes.base import Point, Scheme
@@ -64,6 +73,17 @@ class Progress(eqx.Module):
     info: Info
     verdict: Int[Array, ""]
     force: ForceAtStart
+
+
+def projected(problem: MisspecifiedVI, starts: Starts) -> tuple[Array, PyTree, tuple[Array, Array]]:
+    """x_0 and θ_0 on their sets, and how far each was moved, relative to its largest component."""
+    x0, theta0 = problem.set.project(starts.x), problem.learning.set.project(starts.theta)
+
+    def moved(given: PyTree, used: PyTree) -> Array:
+        size, distance = tree_max_abs(given), tree_max_abs(tree_subtract(given, used))
+        return safe_divide(distance, size, distance)
+
+    return x0, theta0, (moved(starts.x, x0), moved(starts.theta, theta0))
 
 
 def start(problem: MisspecifiedVI, scheme: Scheme, x0: Array, theta0: PyTree, lam0: Array, key: Array):
@@ -130,47 +150,59 @@ def look(
     return eqx.tree_at(lambda now: (now.verdict, now.force), progress, (verdict, force)), row
 
 
-class Standing(NamedTuple):
-    """Where a run stands and where it began, as its scheme sees it: enough to go on."""
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Settings:
+    """On which iterations to look, how closely, against what, whether to keep the points, and the seed of what is random."""
 
-    progress: Progress
+    grid: Int[Array | np.ndarray, " R"]
+    tol: Any
+    truth: Truth | None
+    keep_points: bool
+    seed: Any
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Starts:
+    """Where a run is to begin; x and θ are yet to be projected on their sets."""
+
+    x: Any
+    theta: PyTree
+    lam: Any
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Standing:
+    """Where a run stands, as its scheme sees it, and what is known of its start: enough to go on."""
+
+    progress: Any  # a Progress
     scales: Scales
-    x0: Array
-    theta0: PyTree
+    moved: Any  # how far projections moved x0 and θ0
 
 
 class Outcome(NamedTuple):
     """What a compiled stretch of a run leaves behind; `summary` holds the scalars the host needs, in one array."""
 
     standing: Later  # a Standing
-    rows: Later  # a Row of columns
-    ks: Int[Array, " rows"]
+    rows: Later  # a Row of columns, and their iterations
     point: Point
-    constraint_values: Array
-    constraint_units: Array
-    began_at: tuple[Array, PyTree]  # x0 and θ0, projected
-    summary: Float[Array, " 14"]
+    constraint_values: Any
+    constraint_units: Any
+    summary: Float[Array, " 16"]
 
 
 class Given(NamedTuple):
-    """What does not change during a run, as its scheme sees it; `settings` ends in what a `Settings` has."""
+    """What does not change during a run, as its scheme sees it."""
 
     problem: Packed
     scheme: Packed
     settings: Packed
-    began: Packed  # scales, x0, theta0
+    began: Packed  # the scales, and how far projections moved x0 and θ0
 
     def unpacked(self) -> tuple[MisspecifiedVI, Scheme, Settings]:
-        return self.problem.whole(), self.scheme.whole(), Settings(*self.settings.whole()[-4:])
-
-
-class Settings(NamedTuple):
-    """On which iterations to look, how closely, against what, and whether to keep the points."""
-
-    grid: Int[Array | np.ndarray, " R"]
-    tol: Any
-    truth: Truth | None
-    keep_points: bool
+        return self.problem.whole(), self.scheme.whole(), self.settings.whole()
 
 
 class Carry(NamedTuple):
@@ -183,24 +215,21 @@ class Carry(NamedTuple):
     going: Bool[Array, ""]
 
 
-def begin(problem: Packed, scheme: Packed, settings: Packed) -> Packed:
-    """A whole run: starts projected, the loop, and the residuals that the certificate is made of; an Outcome.
-
-    `settings` are x0, θ0 and λ0, the seed, and what a `Settings` has.
-    """
+def begin(problem: Packed, scheme: Packed, settings: Packed, starts: Packed) -> Packed:
+    """A whole run: starts projected, the loop, and the residuals that the certificate is made of; an Outcome."""
 
     view, problem = _seen_by(problem, scheme)
 
-    def stand(problem: Packed, scheme: Packed, settings: Packed) -> tuple[Packed, Packed]:
-        the_problem, (starts, seed, *_) = problem.whole(), settings.whole()
-        x0, theta0, lam0 = jax.tree.map(jnp.asarray, starts)
-        x0 = view.x(x0)
-        x0, theta0 = the_problem.set.project(x0), the_problem.learning.set.project(theta0)
-        progress, scales = start(the_problem, scheme.whole(), x0, theta0, lam0, jax.random.key(seed))
-        return Packed.like(progress), Packed.like((scales, x0, theta0))
+    def stand(problem: Packed, scheme: Packed, settings: Packed, starts: Packed) -> tuple[Packed, Packed]:
+        the_problem, seed = problem.whole(), settings.whole().seed
+        given = jax.tree.map(jnp.asarray, starts.whole())
+        given = replace(given, x=view.x(given.x))
+        x0, theta0, moved = projected(the_problem, given)
+        progress, scales = start(the_problem, scheme.whole(), x0, theta0, given.lam, jax.random.key(seed))
+        return Packed.like(progress), Packed.like((scales, moved))
 
-    first = Kernel(stand, problem, scheme, settings)
-    run, began = first(problem, scheme, settings)
+    first = Kernel(stand, problem, scheme, settings, starts)
+    run, began = first(problem, scheme, settings, starts)
     given = Given(problem, scheme, settings, began)
     if first.is_one:
         return _stretch(view, given, run)
@@ -210,12 +239,12 @@ def begin(problem: Packed, scheme: Packed, settings: Packed) -> Packed:
         return _stretch(view, given, run)
 
 
-def go_on(problem: Packed, scheme: Packed, settings: Packed) -> Packed:
-    """The rest of a run; `settings` are the Standing and what a `Settings` has."""
+def go_on(problem: Packed, scheme: Packed, settings: Packed, standing: Packed) -> Packed:
+    """The rest of a run."""
     view, problem = _seen_by(problem, scheme)
-    standing, *_ = settings.whole()
-    given = Given(problem, scheme, settings, Packed.like(standing[1:]))
-    return _stretch(view, given, Packed.like(standing.progress))
+    now = standing.whole()
+    given = Given(problem, scheme, settings, Packed.like((now.scales, now.moved)))
+    return _stretch(view, given, Packed.like(now.progress))
 
 
 def _seen_by(problem: Packed, scheme: Packed) -> tuple[View, Packed]:
@@ -230,8 +259,8 @@ def _stretch(view: View, given: Given, run: Packed) -> Packed:
 
     When a scheme that pauses has filled all rows, the last one is overwritten.
     """
-    _, scheme, (grid, *_) = given.unpacked()
-    n_grid = grid.shape[0]
+    _, scheme, settings = given.unpacked()
+    n_grid = settings.grid.shape[0]
     n_rows = n_grid if scheme.pauses(run.whole().scheme) is None else max(n_grid, _ROWS_OF_PAUSES)
     search = "compare_all" if n_grid <= _SHORT_GRID else "scan"  # a scan is a loop of its own
 
@@ -247,33 +276,32 @@ def _stretch(view: View, given: Given, run: Packed) -> Packed:
 
     def seen(given: Given, run: Packed) -> tuple[Packed, Packed, Array, Array]:
         """The run with its verdict, the row to be written, its iteration, and whether to go on."""
-        problem, scheme, (grid, tol, truth, keep_points) = given.unpacked()
-        scales, _, _ = given.began.whole()
-        now, row = look(problem, scheme, run.whole(), scales, tol, view.truth(truth), keep_points)
-        going = (now.verdict == RUNNING) & (now.k < jnp.asarray(grid)[-1])
+        problem, scheme, at = given.unpacked()
+        scales, _ = given.began.whole()
+        now, row = look(problem, scheme, run.whole(), scales, at.tol, view.truth(at.truth), at.keep_points)
+        going = (now.verdict == RUNNING) & (now.k < jnp.asarray(at.grid)[-1])
         return Packed.like(now), Packed.like(view.row(row)), now.k, going
 
     def closed(given: Given, carry: Carry) -> Packed:
         """The Outcome."""
         (problem, scheme, _), now = given.unpacked(), carry.run.whole()
-        scales, x0, theta0 = given.began.whole()
+        scales, moved = given.began.whole()
         point = scheme.output(now.scheme)
         there = scales.at(problem, point.x, point.theta, now.force.size)
         found, values, units = evaluate_in(there, problem, point.x, point.lam, point.theta)
         summary = [now.verdict, now.k, jnp.minimum(carry.n, n_rows)]
         summary += [found.kkt, found.infeasibility, found.learning_error, *found.relative]
         summary += [*scheme.counts(problem, now.scheme, now.k)]
+        summary += [*moved]
         summary = jnp.stack([jnp.asarray(number, jnp.float64) for number in summary])
-        here = Later(Standing(now, scales, x0, theta0))
+        here = Later(Standing(now, scales, moved))
         return Packed.of(
             Outcome(
                 here,
-                Later(carry.rows),
-                carry.ks,
+                Later((carry.rows, carry.ks)),
                 view.point(point),
                 values,
                 units,
-                (view.back(x0), theta0),
                 summary,
             )
         )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -11,6 +10,7 @@ import numpy as np
 
 _SMALL = 1024  # numbers in an array up to which it lies side by side with others
 _VECTORS = {np.dtype(np.float64): "floats", np.dtype(np.int64): "integers", np.dtype(np.bool_): "integers"}
+_WIDE = {"floats": np.dtype(np.float64), "integers": np.dtype(np.int64)}
 _ARRAYS = (np.ndarray, np.generic, jax.Array)  # in this order: asking for the last takes longest
 
 
@@ -45,7 +45,8 @@ class _Place(NamedTuple):
             part = array[..., self.offset : self.end]
         else:  # the same, traced with less ado
             part = jax.lax.slice_in_dim(array, self.offset, self.end, axis=-1)
-        part = part.reshape((*array.shape[:-1], *self.shape))
+        if len(self.shape) != 1:
+            part = part.reshape((*array.shape[:-1], *self.shape))
         return part if part.dtype == self.dtype else part.astype(self.dtype)
 
 
@@ -126,16 +127,14 @@ class _Placing:
     def arrays(self) -> list:
         """The arrays of a program."""
         shared = set(self.vectors.values())
-        return [
-            _joined(parts, _ravel, jnp) if i in shared else parts[0] for i, parts in enumerate(self.parts)
-        ]
+        return [_joined(parts) if i in shared else parts[0] for i, parts in enumerate(self.parts)]
 
 
 class _Layout(NamedTuple):
-    """How trees of one form are packed outside a program: for each array its leaves' numbers, and whether they share it."""
+    """How trees of one form are packed outside a program: for each array its leaves' numbers, and its type if they share it."""
 
     packing: Packing
-    arrays: tuple[tuple[bool, tuple[int, ...]], ...]
+    arrays: tuple[tuple[np.dtype | None, tuple[int, ...]], ...]
 
     @classmethod
     def of(cls, value: Any) -> _Layout:
@@ -146,13 +145,15 @@ class _Layout(NamedTuple):
             assert not isinstance(place, Packing), "parts for later come out of programs"
             if isinstance(place, _Place):
                 members[place.array].append(number)
-        shared = set(placing.vectors.values())
-        return cls(packing, tuple([(i in shared, tuple(each)) for i, each in enumerate(members)]))
+        shared = {array: _WIDE[vector] for vector, array in placing.vectors.items()}
+        return cls(packing, tuple([(shared.get(i), tuple(each)) for i, each in enumerate(members)]))
 
     def filled(self, leaves: list) -> list:
         return [
-            _joined([leaves[i] for i in numbers], _flat, np) if shared else leaves[numbers[0]]
-            for shared, numbers in self.arrays
+            np.concatenate([leaves[i] for i in numbers], axis=None, dtype=dtype)
+            if dtype
+            else leaves[numbers[0]]
+            for dtype, numbers in self.arrays
         ]
 
 
@@ -222,17 +223,9 @@ class Packed:
         return cls(list(arrays), packing)
 
 
-def _joined(parts: list, flat: Callable[[Any], Any], module: Any) -> Any:
-    """Leaves of one vector, end to end, by `numpy` or `jax.numpy`; flags as integers."""
-    wide = [flat(part).astype(np.int64) if part.dtype == np.bool_ else flat(part) for part in parts]
-    return wide[0] if len(wide) == 1 else module.concatenate(wide)
-
-
-def _flat(part: Any) -> np.ndarray:
-    """As `np.ravel`, which takes three times as long."""
-    return np.asarray(part).reshape(-1)
-
-
-def _ravel(part: jax.Array) -> jax.Array:
-    """As `jnp.ravel`, which takes far longer to trace."""
-    return jax.lax.reshape(part, (part.size,))
+def _joined(parts: list) -> jax.Array:
+    """Leaves of one vector within a program, end to end; flags as integers."""
+    # `jnp.ravel` takes far longer to trace.
+    flat = [jax.lax.reshape(part, (part.size,)) for part in parts]
+    wide = [part.astype(np.int64) if part.dtype == np.bool_ else part for part in flat]
+    return wide[0] if len(wide) == 1 else jnp.concatenate(wide)

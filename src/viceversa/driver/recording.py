@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Array, PyTree
 
 from viceversa.certificates.residuals import Residuals, Scales, residuals
-from viceversa.driver.packing import Later
+from viceversa.driver.packing import Later, Packed
 from viceversa.errors import InputError, MissingExtra
 from viceversa.methods.base import Info, OracleCounts
 from viceversa.numerics import positive_part, tree_norm, tree_subtract
@@ -138,9 +138,9 @@ class Trace:
         """(iteration, seconds, row) in order, each iteration once."""
         kept: list[tuple[int, float, Row]] = []
         for piece in self._pieces:
-            rows = piece.rows.whole() if isinstance(piece.rows, Later) else piece.rows
-            rows = jax.tree.map(np.asarray, rows)
-            for n, k in enumerate(np.asarray(piece.ks)[: int(piece.n)]):
+            rows, ks = piece.rows.whole()
+            rows = jax.tree.map(np.asarray, rows.whole() if isinstance(rows, Packed) else rows)
+            for n, k in enumerate(np.asarray(ks)[: int(piece.n)]):
                 if kept and k <= kept[-1][0]:
                     continue  # a row seen before the run went on with a tighter test
                 row = jax.tree.map(lambda column, n=n: column[n], rows)
@@ -203,11 +203,10 @@ class Trace:
 
 
 class Recorded(NamedTuple):
-    """Rows of one stretch of a run: columns of length R of which the first `n` count, and the time it took."""
+    """Rows of one stretch of a run, of which the first `n` count, and the time it took."""
 
-    rows: Row | Later
-    ks: Any
-    n: Any
+    rows: Later  # a Row of columns, packed or not, and their iterations
+    n: int
     begun: tuple[int, float]
     ended: tuple[int, float]
 

@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import PyTree
 
 from viceversa.certificates.infeasibility import InfeasibilityProof, prove_infeasible
 from viceversa.certificates.kkt import Certificate, build_certificate, certify
 from viceversa.certificates.residuals import Relative, Residuals
 from viceversa.driver import loop
 from viceversa.driver.packing import Later
-from viceversa.driver.recording import Record, Recorded, Row, Trace, Truth, scalars_of
+from viceversa.driver.recording import Recorded, Row, Trace, scalars_of
 from viceversa.driver.solution import Solution
 from viceversa.driver.status import Status
 from viceversa.driver.table import ProgressTable
 from viceversa.driver.turned import View
 from viceversa.methods.base import OracleCounts
 from viceversa.problem import MisspecifiedVI
-from viceversa.schemes.base import Point, Scheme
+from viceversa.schemes.base import Scheme
 
 _N_TIGHTENINGS = 3  # how often the loop goes on after its own cheap test passed but the certificate did not
 # Relative violation above which a scheme that gives up may be facing an empty feasible set.
@@ -43,38 +43,31 @@ class Run:
         self,
         problem: MisspecifiedVI,
         scheme: Scheme,
-        starts: tuple[np.ndarray, PyTree, np.ndarray],
-        record: Record,
-        truth: Truth | None,
-        tol: float,
-        max_iter: int,
-        seed: int,
+        starts: loop.Starts,
+        settings: loop.Settings,
         clock: Callable[[], float],
     ):
-        self.problem, self.scheme, self.starts, self.seed = problem, scheme, starts, seed
-        self.record, self.truth, self.clock = record, truth, clock
-        self.tol, self.max_iter = np.float64(tol), max_iter
+        self.problem, self.scheme, self.starts = problem, scheme, starts
+        self.settings, self.clock = settings, clock
         self.infeasibility: InfeasibilityProof | None = None
         self.pieces: list[Recorded] = []
         self.progress: Any = None
         self.standing: Later | None = None
-        self.point: Point | None = None
+        self.point: Any = None  # a Point of NumPy arrays
         self.counts: OracleCounts | None = None
-        self.began_at: tuple[Any, PyTree] | None = None
+        self.moved: Sequence[float] = ()  # how far projections moved x0 and θ0
 
     # -- the two ways to go round --------------------------------------------------------------
     def fused(self) -> Solution:
         """One compiled program; it goes on with a tighter test while the certificate disagrees with its own."""
         began = self.clock()
-        grid, tol, keep = self.record.grid(self.max_iter), self.tol, self.record.points
-        outcome = loop.begin_compiled(
-            self.problem, self.scheme, self.starts, np.int64(self.seed), grid, tol, self.truth, keep
-        )
+        settings = self.settings
+        outcome = loop.begin_compiled(self.problem, self.scheme, settings, self.starts)
         n_tightenings, since = 0, (0, 0.0)
         while True:
             verdict, k, n_rows, certificate = self._read(outcome)
             now = (k, self.clock() - began)
-            self.pieces.append(Recorded(outcome.rows, outcome.ks, n_rows, since, now))
+            self.pieces.append(Recorded(outcome.rows, n_rows, since, now))
             since, forced = now, None
             tighten = verdict == loop.REACHED and not certificate.holds and n_tightenings < _N_TIGHTENINGS
             if not (tighten or verdict == loop.STALLED):
@@ -82,14 +75,14 @@ class Run:
             standing = outcome.standing.whole()
             self.progress = standing.progress
             if tighten:
-                tol, n_tightenings = tol / 10.0, n_tightenings + 1
+                settings, n_tightenings = replace(settings, tol=settings.tol / 10.0), n_tightenings + 1
                 self.progress = eqx.tree_at(lambda now: now.verdict, self.progress, np.asarray(loop.RUNNING))
             else:
                 forced = self._help(certificate, View(self.problem, self.scheme).problem(self.problem))
             if forced is not None:
                 return self._solution(forced, certificate, k, now[1])
-            standing = standing._replace(progress=self.progress)
-            outcome = loop.go_on_compiled(self.problem, self.scheme, standing, grid, tol, self.truth, keep)
+            standing = replace(standing, progress=self.progress)
+            outcome = loop.go_on_compiled(self.problem, self.scheme, settings, standing)
 
     def chunked(self, callback: Callable | None, time_limit: float | None, verbose: int) -> Solution:
         """The same segments one at a time, visiting the host (callback, clock, printing) after each."""
@@ -99,15 +92,15 @@ class Run:
             if on_host
             else (loop.advance_compiled, loop.look_compiled, loop.start_compiled)
         )
-        x0, theta0, lam0 = self.starts
-        x0, theta0, lam0 = jax.tree.map(jnp.asarray, (x0, theta0, lam0))
-        x0, theta0 = self.problem.set.project(x0), self.problem.learning.set.project(theta0)
-        self.began_at = x0, theta0
-        self.progress, scales = start(self.problem, self.scheme, x0, theta0, lam0, jax.random.key(self.seed))
-        tol, spent, forced, n_tightenings = self.tol, 0.0, None, 0
+        settings, starts = self.settings, jax.tree.map(jnp.asarray, self.starts)
+        x0, theta0, moved = loop.projected(self.problem, starts)
+        self.moved = [float(each) for each in moved]
+        key = jax.random.key(settings.seed)
+        self.progress, scales = start(self.problem, self.scheme, x0, theta0, starts.lam, key)
+        tol, spent, forced, n_tightenings = settings.tol, 0.0, None, 0
         table = ProgressTable(verbose)
-        grid, k, first = self.record.grid(self.max_iter), 0, True
-        while first or k < self.max_iter:
+        grid, k, first = settings.grid, 0, True
+        while first or k < grid[-1]:
             until = 0 if first else grid[np.searchsorted(grid, k, side="right")]
             began, first = self.clock(), False
             self.progress = jax.block_until_ready(
@@ -116,7 +109,7 @@ class Run:
             k = int(self.progress.k)
             spent += self.clock() - began
             self.progress, row = look(
-                self.problem, self.scheme, self.progress, scales, tol, self.truth, self.record.points
+                self.problem, self.scheme, self.progress, scales, tol, settings.truth, settings.keep_points
             )
             self._keep(row, k, spent)
             seen = self._seen(row, k, spent)
@@ -136,15 +129,14 @@ class Run:
                 tol, n_tightenings = tol / 10.0, n_tightenings + 1
         certificate = self._certify(x0, theta0)
         status = self._status(int(self.progress.verdict), certificate)
-        self.standing = Later(loop.Standing(self.progress, scales, x0, theta0))
-        self.counts = self.scheme.counts(self.problem, self.progress.scheme, k)
+        self.standing = Later(loop.Standing(self.progress, scales, moved))
+        self.counts = OracleCounts(*map(int, self.scheme.counts(self.problem, self.progress.scheme, k)))
         return self._solution(status if status.success or forced is None else forced, certificate, k, spent)
 
     # -- what the host decides -----------------------------------------------------------------
     def _help(self, certificate: Certificate, as_seen: MisspecifiedVI) -> Status | None:
         """For a scheme that gives up: look for a proof of infeasibility, else rescue it, with the problem as it sees it."""
         point = self.point
-        assert point is not None
         if certificate.relative["feasibility"] > _SUSPICIOUS:
             self.infeasibility = prove_infeasible(self.problem, point.x, point.lam, point.theta)
             if self.infeasibility is not None:
@@ -157,7 +149,7 @@ class Run:
         return None
 
     def _status(self, verdict: int, certificate: Certificate) -> Status:
-        if certificate.holds and self.tol > 0:
+        if certificate.holds and self.settings.tol > 0:
             estimated = certificate.learning_provenance == "estimated"
             return Status.solved_estimated_learning if estimated else Status.solved
         return _STOPPED.get(verdict, Status.max_iterations)
@@ -165,28 +157,27 @@ class Run:
     # -- what comes of it ----------------------------------------------------------------------
     def _read(self, outcome: loop.Outcome) -> tuple[int, int, int, Certificate]:
         """The verdict, the iteration, the number of rows and the certificate of a compiled stretch."""
-        self.standing, self.point, self.began_at = outcome.standing, outcome.point, outcome.began_at
+        self.standing, self.point = outcome.standing, outcome.point
         verdict, k, n_rows, kkt, infeasibility, learning_error, *numbers = outcome.summary.tolist()
         found = Residuals(kkt, infeasibility, learning_error, Relative(*numbers[:4]))
-        self.counts = OracleCounts(*map(int, numbers[4:]))
-        values, units = np.asarray(outcome.constraint_values), np.asarray(outcome.constraint_units)
-        certificate = build_certificate(self.problem, found, values, units, float(self.tol))
+        self.counts, self.moved = OracleCounts(*map(int, numbers[4:-2])), numbers[-2:]
+        values, units = outcome.constraint_values, outcome.constraint_units
+        certificate = build_certificate(self.problem, found, values, units, float(self.settings.tol))
         return int(verdict), int(k), int(n_rows), certificate
 
     def _certify(self, x0, theta0) -> Certificate:
-        point = self.point = self.scheme.output(self.progress.scheme)
-        if not all(np.isfinite(np.asarray(leaf)).all() for leaf in jax.tree.leaves(point)):
+        point = self.point = jax.tree.map(np.asarray, self.scheme.output(self.progress.scheme))
+        if not all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(point)):
             worst = jnp.asarray(jnp.inf)
             found = Residuals(worst, worst, worst, Relative(worst, worst, worst, worst))
             nothing = np.full(self.problem.n_constraints, np.nan)
-            return build_certificate(self.problem, found, nothing, nothing, float(self.tol))
+            return build_certificate(self.problem, found, nothing, nothing, float(self.settings.tol))
         return certify(
-            self.problem, point.x, point.lam, point.theta, x0=x0, theta0=theta0, tol=float(self.tol)
+            self.problem, point.x, point.lam, point.theta, x0=x0, theta0=theta0, tol=float(self.settings.tol)
         )
 
     def _solution(self, status: Status, certificate: Certificate, n_steps: int, seconds: float) -> Solution:
-        point = jax.tree.map(np.asarray, self.point)
-        phases = self.scheme.phases(self.problem)
+        point, phases = self.point, self.scheme.phases(self.problem)
         assert self.counts is not None
         return Solution(
             x=point.x,
@@ -197,7 +188,7 @@ class Run:
             certificate=certificate,
             trace=Trace(self.pieces, phases),
             nit=n_steps,
-            counts=OracleCounts(*(int(count) for count in self.counts)),
+            counts=self.counts,
             time=seconds,
             standing=self.standing,
             infeasibility=self.infeasibility,
@@ -205,7 +196,7 @@ class Run:
 
     def _keep(self, row: Row, k: int, seconds: float) -> None:
         rows = jax.tree.map(lambda leaf: np.asarray(leaf)[None], row)
-        self.pieces.append(Recorded(rows, np.array([k]), 1, (k, seconds), (k, seconds)))
+        self.pieces.append(Recorded(Later((rows, np.array([k]))), 1, (k, seconds), (k, seconds)))
 
     def _seen(self, row: Row, k: int, seconds: float) -> dict[str, Any]:
         point = jax.tree.map(np.asarray, self.scheme.output(self.progress.scheme))

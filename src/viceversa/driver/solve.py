@@ -5,8 +5,9 @@ from __future__ import annotations
 import inspect
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 import jax
@@ -16,14 +17,18 @@ from jaxtyping import PyTree
 
 from viceversa import precision
 from viceversa.driver import loop
+from viceversa.driver.loop import Settings, Starts
+from viceversa.driver.own_device import in_this_thread
 from viceversa.driver.recording import Record, Truth
 from viceversa.driver.run import Run
 from viceversa.driver.solution import Solution
 from viceversa.driver.status import Status
 from viceversa.errors import InputError, SolveError
+from viceversa.once import once_for_each
 from viceversa.problem import MisspecifiedVI
 from viceversa.schemes.base import Point, Scheme, as_scheme
 from viceversa.schemes.semismooth_newton import NO_DERIVATIVES, SemismoothNewton
+from viceversa.sets.base import ConvexSet, is_shape
 
 MAX_ITER = 100_000
 _LARGEST_COUNT = 2**53  # every whole number up to it is a float64
@@ -73,20 +78,27 @@ def solve(
     _require_problem(problem)
     scheme = _chosen(problem, method)
     tol, max_iter = _check_limits(tol, max_iter, time_limit)
-    record = Record() if record is None else record
-    _require(Record, "record", record, "vv.Record(...)")
     _check_calls(callback, clock)
     _check_verbose(verbose)
     _check_seed(seed)
-    truth = _truth(problem, record)
+    settings = (
+        _usual_settings(tol, max_iter, seed)
+        if record is None
+        else _settings(problem, record, tol, max_iter, seed)
+    )
     chunked = problem.runs_on_host or callback is not None or time_limit is not None or verbose > 0
 
     def run_from(x0: Any) -> tuple[Solution, tuple[str, ...]]:
         starts = _starts(problem, x0, theta0, multiplier0, init)
         with precision.double():
-            run = Run(problem, scheme, starts, record, truth, tol, max_iter, seed, clock)
-            solution = run.chunked(callback, time_limit, verbose) if chunked else run.fused()
-        return solution, _projections(run, x=x0 is not None, theta=theta0 is not None, both=init is not None)
+            run = Run(problem, scheme, starts, settings, clock)
+            if chunked:
+                solution = run.chunked(callback, time_limit, verbose)
+            else:
+                with in_this_thread():
+                    solution = run.fused()
+        x_given, theta_given = x0 is not None or init is not None, theta0 is not None or init is not None
+        return solution, _projections(run.moved, x=x_given, theta=theta_given)
 
     solution, notes = run_from(x0)
     if x0 is None and init is None and solution.status is Status.nonfinite and solution.nit == 0:
@@ -123,12 +135,12 @@ def iterate(
     _require_problem(problem)
     _check_seed(seed)
     scheme = _chosen(problem, method)
-    x0, theta0, lam0 = _starts(problem, x0, theta0, multiplier0, init)
+    starts = _starts(problem, x0, theta0, multiplier0, init)
     with precision.double():
-        x0, theta0, lam0 = jax.tree.map(jnp.asarray, (x0, theta0, lam0))
-        x0, theta0 = problem.set.project(x0), problem.learning.set.project(theta0)
+        starts = jax.tree.map(jnp.asarray, starts)
+        x0, theta0 = problem.set.project(starts.x), problem.learning.set.project(starts.theta)
         begin = loop.start if problem.runs_on_host else loop.start_compiled
-        progress, _ = begin(problem, scheme, x0, theta0, lam0, jax.random.key(seed))
+        progress, _ = begin(problem, scheme, x0, theta0, starts.lam, jax.random.key(seed))
         state = progress.scheme
     while True:
         with precision.double():
@@ -147,6 +159,19 @@ def _chosen(problem: MisspecifiedVI, method: Any) -> Scheme:
     return scheme
 
 
+@lru_cache(maxsize=64)
+def _usual_settings(tol: float, max_iter: int, seed: int) -> Settings:
+    """The settings of a solve that says nothing of what to record: the same object every time, so it is packed once."""
+    record = Record()
+    return Settings(record.grid(max_iter), np.float64(tol), None, record.points, np.int64(seed))
+
+
+def _settings(problem: MisspecifiedVI, record: Record, tol: float, max_iter: int, seed: int) -> Settings:
+    _require(Record, "record", record, "vv.Record(...)")
+    truth = _truth(problem, record)
+    return Settings(record.grid(max_iter), np.float64(tol), truth, record.points, np.int64(seed))
+
+
 def _truth(problem: MisspecifiedVI, record: Record) -> Truth | None:
     if record.theta_true is None:
         if record.x_true is not None:
@@ -156,12 +181,23 @@ def _truth(problem: MisspecifiedVI, record: Record) -> Truth | None:
     return Truth(theta=problem.check_theta("Record: theta_true", record.theta_true), x=x)
 
 
-def _starts(
-    problem: MisspecifiedVI, x0, theta0, multiplier0, init: Solution | None
-) -> tuple[Any, PyTree, Any]:
-    _require(Solution | None, "init", init, "a Solution of vv.solve")
+@once_for_each  # a new problem at every re-solve has the same sets
+def _origin(of: ConvexSet) -> PyTree:
+    return precision.zeros(of.shape) if is_shape(of.shape) else of.zeros()
+
+
+@once_for_each
+def _default_starts(problem: MisspecifiedVI) -> Starts:
+    """x = 0, θ = 0 and λ = 0."""
+    return Starts(_origin(problem.set), _origin(problem.learning.set), np.zeros(problem.n_constraints))
+
+
+def _starts(problem: MisspecifiedVI, x0, theta0, multiplier0, init: Solution | None) -> Starts:
+    if x0 is None and theta0 is None and multiplier0 is None and init is None:
+        return _default_starts(problem)
     names = ("x0", "theta0", "multiplier0")
     if init is not None:  # what was not given itself is taken from there, and called so
+        _require(Solution, "init", init, "a Solution of vv.solve")
         given = (x0, theta0, multiplier0)
         names = tuple(
             f"init.{name[:-1]}" if each is None else name for name, each in zip(names, given, strict=True)
@@ -169,34 +205,26 @@ def _starts(
         x0 = init.x if x0 is None else x0
         theta0 = init.theta if theta0 is None else theta0
         multiplier0 = init.multiplier if multiplier0 is None else multiplier0
-    x = precision.zeros(problem.shape) if x0 is None else problem.check_x(names[0], x0)
-    theta = problem.learning.set.zeros() if theta0 is None else problem.check_theta(names[1], theta0)
-    if multiplier0 is None:
-        return x, theta, np.zeros(problem.n_constraints)
-    return x, theta, problem.check_multiplier(names[2], multiplier0)
+    return Starts(
+        _origin(problem.set) if x0 is None else problem.check_x(names[0], x0),
+        _origin(problem.learning.set) if theta0 is None else problem.check_theta(names[1], theta0),
+        np.zeros(problem.n_constraints)
+        if multiplier0 is None
+        else problem.check_multiplier(names[2], multiplier0),
+    )
 
 
-def _projections(run: Run, *, x: bool, theta: bool, both: bool) -> tuple[str, ...]:
+def _projections(moved: Sequence[float], *, x: bool, theta: bool) -> tuple[str, ...]:
     """A sentence for each start that was given and does not lie in its set."""
-    assert run.began_at is not None
-    parts = zip(("x", "θ"), ("X", "Θ"), (x or both, theta or both), run.starts[:2], run.began_at, strict=True)
-    notes = []
-    for name, within, was_given, given, used in parts:
-        if was_given:
-            moved = max(map(_distance, jax.tree.leaves(given), jax.tree.leaves(used)), default=0.0)
-            if moved > _ROUNDING_OF_A_START:
-                notes.append(
-                    f"The start of {name} lies outside {within}, so the run began at its projection ({moved:.2g} of its "
-                    "largest component away)."
-                )
-    return tuple(notes)
-
-
-def _distance(given: np.ndarray, used: Any) -> float:
-    """How far two arrays are apart, relative to the largest number in the first."""
-    size = float(np.abs(given).max(initial=0.0))
-    apart = float(np.abs(given - np.asarray(used)).max(initial=0.0))
-    return apart / size if size > 0 else apart
+    parts = zip(("x", "θ"), ("X", "Θ"), (x, theta), moved, strict=True)
+    return tuple(
+        [
+            f"The start of {name} lies outside {within}, so the run began at its projection ({far:.2g} of its largest "
+            "component away)."
+            for name, within, was_given, far in parts
+            if was_given and far > _ROUNDING_OF_A_START
+        ]
+    )
 
 
 def _inside(problem: MisspecifiedVI) -> np.ndarray:

@@ -72,45 +72,55 @@ class LeastSquares(Learning):
                 f"LeastSquares: set is {type(set).__name__}; a viceversa set (the Θ of θ) is needed."
             )
         n_theta = sum(map(math.prod, jax.tree.leaves(set.shape, is_leaf=is_shape)))
-        self.A = _as_design(A, n_theta)
-        self.b = as_finite_float64("LeastSquares: b", b)
-        n_rows = self.A.shape[0]
-        if self.b.shape != (n_rows,):
+        A = _as_design(A, n_theta)
+        b = as_finite_float64("LeastSquares: b", b)
+        n_rows = A.shape[0]
+        if b.shape != (n_rows,):
             raise InputError(
-                f"LeastSquares: b has shape {self.b.shape}; A has {n_rows} rows, so ({n_rows},) is needed."
+                f"LeastSquares: b has shape {b.shape}; A has {n_rows} rows, so ({n_rows},) is needed."
             )
-        self.weights = as_finite_float64(
-            "LeastSquares: weights", np.ones(n_rows) if weights is None else weights
-        )
-        if self.weights.shape != (n_rows,) or (self.weights < 0).any():
+        weights = as_finite_float64("LeastSquares: weights", np.ones(n_rows) if weights is None else weights)
+        if weights.shape != (n_rows,) or (weights < 0).any():
             raise InputError(
-                f"LeastSquares: weights has shape {self.weights.shape} and smallest entry "
-                f"{self.weights.min(initial=np.inf):g}; {n_rows} nonnegative numbers are needed."
+                f"LeastSquares: weights has shape {weights.shape} and smallest entry "
+                f"{weights.min(initial=np.inf):g}; {n_rows} nonnegative numbers are needed."
             )
-        self.ridge = as_finite_float64("LeastSquares: ridge", ridge)
-        if self.ridge.shape != () or self.ridge < 0:
+        penalty = as_finite_float64("LeastSquares: ridge", ridge)
+        if penalty.shape != () or penalty < 0:
             raise InputError(f"LeastSquares: ridge is {ridge}; one number >= 0 is needed.")
-        self.set = set
-        self.factor, self.target = _triangular_factor(self.A, self.b, self.weights)
+        factor, target = _triangular_factor(A, b, weights)
         # With ridge the same least squares has √ridge·I as further rows; its own R̃ and z̃ stand for both.
-        R, z = self.factor, self.target
-        if self.ridge > 0:
-            rows = np.sqrt(self.ridge) * np.eye(n_theta)
+        R, z = factor, target
+        if penalty > 0:
+            rows = np.sqrt(penalty) * np.eye(n_theta)
             both = np.vstack([np.column_stack([R, z]), np.column_stack([rows, np.zeros(n_theta)])])
             R, z = _parts(np.asarray(np.linalg.qr(both, mode="r")))
         columns = np.linalg.norm(R, axis=0)
         unit = R / np.where(columns > 0, columns, 1.0)
         singular = np.linalg.svd(unit, compute_uv=False) if n_theta else np.ones(1)
         _check_determined(unit, singular, n_rows)
-        self.minimum = np.linalg.solve(unit, z) / columns
-        self.minimum_is_inside = _contains(set, self.minimum)
-        self.scale = (singular[0] * columns) ** 2 * (1.0 + _SLACK)
+        minimum = np.linalg.solve(unit, z) / columns
         # Less what rounding may have added to the smallest singular value.
         blurred = (n_theta + _QR_ROUNDING) * np.finfo(float).eps * singular[0]
-        self.scaled_mu = np.asarray(((singular[-1] - blurred) / singular[0]) ** 2 * (1.0 - _SLACK))
-        self.length = np.asarray(np.linalg.norm(np.sqrt(self.weights) * self.b))
-        self.mu, self.lipschitz = _extreme_eigenvalues(R, unit, columns)
-        self.provenance, self.is_gradient = "exact", True
+        mu, lipschitz = _extreme_eigenvalues(R, unit, columns)
+        self.set_fields(
+            A=A,
+            b=b,
+            weights=weights,
+            ridge=penalty,
+            set=set,
+            factor=factor,
+            target=target,
+            minimum=minimum,
+            minimum_is_inside=_contains(set, minimum),
+            scale=(singular[0] * columns) ** 2 * (1.0 + _SLACK),
+            scaled_mu=np.asarray(((singular[-1] - blurred) / singular[0]) ** 2 * (1.0 - _SLACK)),
+            length=np.asarray(np.linalg.norm(np.sqrt(weights) * b)),
+            mu=mu,
+            lipschitz=lipschitz,
+            provenance="exact",
+            is_gradient=True,
+        )
 
     def operator(self, theta: PyTree, x: Array | None = None) -> PyTree:
         vector, unravel = jax.flatten_util.ravel_pytree(theta)

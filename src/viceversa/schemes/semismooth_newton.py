@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from viceversa.errors import InputError
-from viceversa.functions import float64_of, require_derivative
+from viceversa.functions import float64_of, is_doubtful, require_derivative
 from viceversa.learners.newton import NewtonLearner
 from viceversa.learners.projected_gradient import ProjectedGradient
 from viceversa.methods.adaptive_augmented_lagrangian import AdaptiveAugmentedLagrangian, AdaptiveState
@@ -134,9 +134,9 @@ class SemismoothNewton(Scheme):
             raise InputError(
                 f"SemismoothNewton: {NO_DERIVATIVES} Leave the method out, or name a first-order one."
             )
-        require_derivative(
-            problem.constraints, (float64_of(problem.shape), problem.learning.set.zeros()), "forward"
-        )
+        if is_doubtful(problem.constraints, "forward"):
+            likes = float64_of(problem.shape), problem.learning.set.zeros()
+            require_derivative(problem.constraints, likes, "forward")
 
     def init(
         self, problem: MisspecifiedVI, x0: Array, theta0: PyTree, lam0: Array, key: Array

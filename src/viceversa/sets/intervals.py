@@ -5,6 +5,7 @@ from __future__ import annotations
 import jax
 import numpy as np
 
+from viceversa.once import once_for_each
 from viceversa.sets.base import ConvexSet
 from viceversa.sets.box import Box, Free, NonNegative
 from viceversa.sets.product import Product
@@ -20,6 +21,7 @@ def is_separable(S: ConvexSet) -> bool:
     return all(is_separable(block) for block in _blocks(S)) if isinstance(S, Product) else is_box(S)
 
 
+@once_for_each  # of a set that many problems share
 def interval_bounds(S: ConvexSet) -> tuple[np.ndarray, np.ndarray] | None:
     """The ends of the intervals, raveled; None where S is no product of them. Outside compiled code only."""
     if isinstance(S, Product):
