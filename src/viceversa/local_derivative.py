@@ -18,6 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from viceversa.linear_matrix import jacobian
 from viceversa.operations import ELEMENTWISE, evaluated
 
 _ALIGNED = {"reshape", "squeeze", "expand_dims"}  # the coordinates keep their order
@@ -57,7 +58,8 @@ def local_derivative(function: Callable[[Array], Array], x: Float[Array, "..."])
     """
     closed = jax.make_jaxpr(function)(x)
     if len(closed.jaxpr.eqns) > _LONG and x.size <= _FEW:
-        return jnp.diagonal(jax.jacfwd(function)(x).reshape(x.size, x.size)).reshape(x.shape)
+        flat = jacobian(lambda v: function(v.reshape(x.shape)).reshape(-1), x.reshape(-1))
+        return jnp.diagonal(flat).reshape(x.shape)
     (paths,) = _walk(closed.jaxpr, closed.consts, [x], [(_Path(None, jnp.ones_like(x)),)])
     found = jnp.zeros_like(x)
     for owner, tangent in paths:

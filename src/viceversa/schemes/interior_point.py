@@ -21,6 +21,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int, PyTree
 
 from viceversa.errors import InputError
+from viceversa.linear_matrix import jacobian
 from viceversa.local_derivative import local_derivative
 from viceversa.numerics import max_abs, positive_part, safe_divide
 from viceversa.problem import MisspecifiedVI
@@ -203,7 +204,7 @@ def interior_point(problem: MisspecifiedVI, lifted: Lifted, x0: Array, theta: Py
     u_start = inside(margin)
     start = unit_x * u_start  # at a bound F and f may have poles
     unit_F = jnp.maximum(jnp.max(jnp.abs(operator(start) * unit_x)), 1e-300)
-    J0 = jax.jacrev(constraints)(start)
+    J0 = jacobian(constraints, start)
     unit_c = jnp.maximum(jnp.abs(constraints(start)), jnp.sum(jnp.abs(J0) * unit_x, axis=1))
     unit_c = jnp.where(unit_c > 0, unit_c, 1.0)
     C_rows = jnp.asarray(lifted.C) * unit_x
@@ -245,8 +246,8 @@ def interior_point(problem: MisspecifiedVI, lifted: Lifted, x0: Array, theta: Py
         now = progress.now
         r_d, r_p, r_e, mu = residuals(now)
         d_low, d_high = slacks(now.x)
-        H = jax.jacfwd(scaled_force)(now.x, now.lam)
-        J = jax.jacrev(scaled_constraints)(now.x)
+        H = jacobian(lambda u: scaled_force(u, now.lam), now.x)
+        J = jacobian(scaled_constraints, now.x)
         barrier = jnp.where(has_low, now.w_low / d_low, 0.0) + jnp.where(has_high, now.w_high / d_high, 0.0)
         K = H + (J.T * (now.lam / now.s)) @ J + jnp.diag(barrier + _PROX)
         K = jnp.where(fixed[:, None] | fixed[None, :], 0.0, K) + jnp.diag(jnp.where(fixed, 1.0, 0.0))

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from viceversa import krylov
+from viceversa.linear_matrix import matrix_of
 from viceversa.local_derivative import local_derivative
 from viceversa.numerics import irregular_signs, positive_part, safe_divide, solve_dense
 from viceversa.problem import MisspecifiedVI
@@ -311,11 +312,10 @@ def _general(
 
 
 def _eliminate(matvec: Callable, rhs: PyTree) -> krylov.KrylovResult:
-    """Gaussian elimination on the matrix, formed by one product for each unknown."""
+    """Gaussian elimination on the matrix, read off the program of the products."""
     vector, split = jax.flatten_util.ravel_pytree(rhs)
-    unit = jnp.eye(vector.size, dtype=vector.dtype)
-    rows = jax.vmap(lambda v: jax.flatten_util.ravel_pytree(matvec(split(v)))[0])(unit)
-    solution = solve_dense(rows.T + _ROUNDING * unit, vector)
+    matrix = matrix_of(lambda v: jax.flatten_util.ravel_pytree(matvec(split(v)))[0], vector.size)
+    solution = solve_dense(matrix + _ROUNDING * jnp.eye(vector.size, dtype=vector.dtype), vector)
     return krylov.KrylovResult(split(solution), jnp.asarray(vector.size))
 
 
