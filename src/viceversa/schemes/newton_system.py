@@ -17,6 +17,7 @@ from viceversa.numerics import irregular_signs, positive_part, safe_divide, solv
 from viceversa.problem import MisspecifiedVI
 from viceversa.sets import Ball, Intersection, Product
 from viceversa.sets.base import ConvexSet
+from viceversa.schemes.smoothed_projection import has_row_sums
 from viceversa.sets.intervals import is_box
 
 MAX_PRODUCTS_SYMMETRIC = 200  # MINRES keeps five vectors, so it may take its time
@@ -67,7 +68,7 @@ def local_metric(
 
     Where the local derivative says nothing (a skew operator), `gamma`, the step the first-order method found, is used.
     """
-    if is_box(problem.set):
+    if is_box(problem.set) or has_row_sums(problem.set):
         G = _stationarity(problem, theta, lam)
         h = local_derivative(G, x)
         says_something, row = _says_something(G, x, h, gamma, probed.row)
