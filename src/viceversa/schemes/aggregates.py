@@ -230,7 +230,7 @@ class _Walk:
         def value(atom: Any) -> _Value:
             return _Value(atom.val) if isinstance(atom, jax_core.Literal) else known[atom]
 
-        for eqn in jaxpr.eqns:
+        for eqn in _needed(jaxpr):
             values = [value(atom) for atom in eqn.invars]
             known.update(zip(eqn.outvars, self._operated(eqn, values), strict=True))
         return [value(atom) for atom in jaxpr.outvars]
@@ -307,6 +307,16 @@ class _Walk:
             if axis is None and n > 1 and (len(shape) != len(self.shape) or n != self.shape[i]):
                 raise _NotAggregative
         return tuple([i if axis is None and shape[i] > 1 else axis for i, axis in enumerate(axes)])
+
+
+def _needed(jaxpr: Any) -> list[Any]:
+    """The operations that the outcome depends on: others may do what they like."""
+    wanted, found = {atom for atom in jaxpr.outvars if not isinstance(atom, jax_core.Literal)}, []
+    for eqn in reversed(jaxpr.eqns):
+        if wanted.intersection(eqn.outvars):
+            wanted.update(atom for atom in eqn.invars if not isinstance(atom, jax_core.Literal))
+            found.append(eqn)
+    return found[::-1]
 
 
 def _agreed(several: list[Any]) -> _Axes:

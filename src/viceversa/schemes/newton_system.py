@@ -15,9 +15,9 @@ from viceversa import krylov
 from viceversa.local_derivative import local_derivative
 from viceversa.numerics import irregular_signs, positive_part, safe_divide, solve_dense
 from viceversa.problem import MisspecifiedVI
+from viceversa.schemes.smoothed_projection import has_row_sums
 from viceversa.sets import Ball, Intersection, Product
 from viceversa.sets.base import ConvexSet
-from viceversa.schemes.smoothed_projection import has_row_sums
 from viceversa.sets.intervals import is_box
 
 MAX_PRODUCTS_SYMMETRIC = 200  # MINRES keeps five vectors, so it may take its time

@@ -31,8 +31,8 @@ from viceversa.schemes.newton_system import (
     newton_direction,
     stiffened,
 )
-from viceversa.schemes.simultaneous import Simultaneous, SimultaneousState
 from viceversa.schemes.row_interior_point import meets_in_totals, row_interior_point
+from viceversa.schemes.simultaneous import Simultaneous, SimultaneousState
 from viceversa.schemes.smoothed_newton import (
     Smoothing,
     is_linear,
