@@ -29,6 +29,7 @@ from viceversa.schemes.central_path import CentralPath, Pair, follow
 from viceversa.schemes.newton_system import Metric
 from viceversa.schemes.row_sums import RowStep, elimination, row_system, sums_of_rows
 from viceversa.schemes.smoothed_projection import may_vary
+from viceversa.sets import Simplex
 
 _RTOL = 1e-12  # of the linear system, as far as corrections go
 _PROX = 1e-14  # of a force over a length, added to the diagonal: harmless to the answer, which is judged by residuals
@@ -83,6 +84,7 @@ def _kkt(problem: MisspecifiedVI, theta: PyTree) -> Callable[[Array, Array], tup
 def row_interior_point(problem: MisspecifiedVI, theta: PyTree) -> InteriorOfRows:
     """Solve the VI on a simplex at a fixed θ, from its centre; the caller judges the answer by its certificate."""
     _, f, X = problem.at(theta)
+    assert isinstance(X, Simplex)
     total = jnp.asarray(X.total)[..., None]
     free = jnp.broadcast_to(may_vary(X), X.shape)
     n_pairs = jnp.sum(free) + problem.n_constraints
