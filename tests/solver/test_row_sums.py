@@ -7,6 +7,7 @@ import jax.flatten_util
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from benchmarks.corpus_congestion import FAMILIES, Congestion, judge, plant
 
 import viceversa as vv
 from viceversa.precision import double
@@ -181,41 +182,6 @@ def test_a_step_is_newtons_for_the_smoothed_map_in_x_lambda_and_the_smoothing():
 
 
 # -- congestion ----------------------------------------------------------------------------------
-def congestion(n_rows, n_links, power, own=0.0, masked=False, capacities=0, learned=False, seed=0):
-    """Demands over parallel links, planted: F = a + own∘x + θ b (v/v̄)^p at v = Σ_r x_r, and a is chosen last.
-
-    Used links of a row cost the same there, others more, and the first links' capacities bind with planted multipliers.
-    """
-    rng = np.random.default_rng(seed)
-    shape = n_rows, n_links
-    mask = rng.uniform(size=shape) < 0.6 if masked else np.ones(shape, bool)
-    mask[:, 0] = True
-    used = mask & (rng.uniform(size=shape) < 0.3)
-    used[:, 0] = True
-    x = np.where(used, rng.uniform(0.2, 1.0, shape), 0.0)
-    v = x.sum(0)
-    mean, b, theta = v.mean(), rng.uniform(0.5, 2.0, n_links), 1.3
-    own = own * rng.uniform(0.5, 1.5, shape)
-    lam = rng.uniform(0.1, 0.5, capacities)
-    price = np.concatenate([lam, np.zeros(n_links - capacities)])
-    level = 3.0 + rng.uniform(0.0, 1.0, (n_rows, 1)) + 5.0 * theta * b.max() * (v / mean).max() ** power
-    excess = np.where(used, 0.0, rng.uniform(0.05, 1.0, shape))
-    a = level + excess - own * x - theta * b * (v / mean) ** power - price
-    has_own = own.any()
-
-    def F(at, theta):
-        force = a + theta * b * (at.sum(0) / mean) ** power
-        return force + own * at if has_own else force
-
-    data = rng.uniform(0.5, 2.0, 30)
-    learning = (
-        vv.LeastSquares(data, theta * data, set=vv.Box(0.1, 5.0, shape=())) if learned else vv.Known(theta)
-    )
-    f = (lambda at, _: at.sum(0)[:capacities] - v[:capacities]) if capacities else None
-    X = vv.Simplex(shape, total=x.sum(1), mask=mask if masked else None)
-    return vv.MisspecifiedVI(F, X, f, learning), x, lam, theta
-
-
 def _is_solved(problem, x_true, theta, solution):
     assert solution.success
     assert solution.nit <= 50
@@ -227,22 +193,29 @@ def _is_solved(problem, x_true, theta, solution):
     np.testing.assert_allclose(solution.theta, theta, rtol=1e-8)
 
 
-CASES = {
-    "totals alone": {"power": 4},
-    "masked and learned": {"power": 1, "masked": True, "learned": True},
-    "own terms and capacities": {"power": 2, "own": 0.5, "capacities": 3},
-}
+CASES = (
+    Congestion("totals alone", 60, 40, power=4, learned=False),
+    Congestion("masked", 60, 40, power=1, masked=True),
+    Congestion("own costs and capacities", 60, 40, power=2, own=0.5, n_capacities=3),
+    Congestion("more links than demands", 8, 250, power=2, masked=True),
+)
 
 
-@pytest.mark.parametrize("options", CASES.values(), ids=CASES)
-def test_congestion_through_totals_takes_a_few_iterations(options):
-    problem, x, _, theta = congestion(60, 40, **options)
-    _is_solved(problem, x, theta, vv.solve(problem))
+@pytest.mark.parametrize("family", CASES, ids=lambda family: family.name)
+def test_congestion_through_totals_takes_a_few_iterations(family):
+    planted = plant(family, seed=0)
+    solution = vv.solve(planted.problem, theta0=planted.theta0)
+    _is_solved(planted.problem, planted.x_true, planted.theta_true, solution)
+    assert not judge(planted, solution.x, solution.multiplier, solution.theta).is_wrong(1e-8)
 
 
-def test_more_links_than_demands():
-    problem, x, _, theta = congestion(8, 250, power=2, masked=True)
-    _is_solved(problem, x, theta, vv.solve(problem))
+def test_a_wrong_answer_is_judged_so():
+    planted = plant(FAMILIES[1], seed=0)
+    truth = planted.x_true, planted.multiplier_true, planted.theta_true
+    assert not judge(planted, *truth).is_wrong(1e-8)
+    assert judge(planted, np.roll(truth[0], 1, axis=1), *truth[1:]).is_wrong(1e-8)
+    assert judge(planted, truth[0], 1.01 * truth[1], truth[2]).is_wrong(1e-8)
+    assert judge(planted, *truth[:2], 1.01 * truth[2]).is_wrong(1e-8)
 
 
 def test_the_same_costs_for_all_is_degenerate_and_solved():
@@ -260,12 +233,12 @@ def test_the_same_costs_for_all_is_degenerate_and_solved():
 
 
 def test_the_interior_point_method_finds_multipliers_of_capacities():
-    problem, x, lam, theta = congestion(20, 10, power=2, own=0.3, capacities=2)
+    planted = plant(Congestion("small", 20, 10, own=0.3, n_capacities=2), seed=0)
     with double():
-        assert meets_in_totals(problem)
-        found = jax.jit(lambda at: row_interior_point(problem, at))(jnp.asarray(theta))
-    np.testing.assert_allclose(found.x, x, atol=1e-6)
-    np.testing.assert_allclose(found.lam, lam, rtol=1e-6)
+        assert meets_in_totals(planted.problem)
+        found = jax.jit(lambda at: row_interior_point(planted.problem, at))(jnp.asarray(planted.theta_true))
+    np.testing.assert_allclose(found.x, planted.x_true, atol=1e-6)
+    np.testing.assert_allclose(found.lam, planted.multiplier_true, rtol=1e-6)
 
 
 def test_what_meets_otherwise_is_left_to_newton():
