@@ -75,7 +75,7 @@ NOT_YET, NEXT, DONE = 0, 1, 2
 
 
 class NewtonPoint(NamedTuple):
-    """Where Newton's method goes on from, with how much smoothing and in what metric; only for boxes.
+    """Where Newton's method goes on from, with how much smoothing and in what metric; only for boxes and simplices.
 
     Its x may lie outside X; the first-order state holds the projection of it.
     """

@@ -1,4 +1,4 @@
-"""Newton on a smoothed natural map of (x, λ), where X is a box: bounds take hold gradually, so none is guessed wrongly.
+"""Newton on a smoothed natural map of (x, λ), where X is a box or a simplex: bounds take hold gradually, so none is guessed wrongly.
 
 The smoothing is an unknown of the Newton system. Were it lessened between steps instead, a step would see the slopes of a map
 that the point has nothing to do with: where a million coordinates each keep off their bound by what the smoothing leaves, it
@@ -178,7 +178,8 @@ def smoothed_direction(problem: MisspecifiedVI, here: SmoothedMap, rtol, regular
         (E + νI + H) u + Jᵀ y = −(2−d) r_x/γ + (ν + H)(1−d) r_x + Jᵀ(1−e) r_λ,     E = (1−d)/(dγ)       (2)
          J u − (C + δI) y     =  (2−e) r_λ/ρ + J(1−d) r_x − δ(1−e) r_λ,            C = (1−e)/(eρ)       (3)
 
-    in which no coefficient is large after scaling by the diagonal. ν and δ (`regularization`, relative) keep it
+    in which no coefficient is large after scaling by the diagonal. A simplex adds Bᵀt to (2) and Bu = B(p − x + (1−d)r_x), with B
+    the sums of rows and t the change of their multipliers (`row_sums`). ν and δ (`regularization`, relative) keep it
     nonsingular for merely monotone F and dependent constraints.
     """
     metric, dc, d, e = here.metric, here.smoothing.change(), here.p.slope, here.q.slope
