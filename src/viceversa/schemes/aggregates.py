@@ -50,16 +50,18 @@ class Aggregates:
     All totals and the multipliers run along the same axes of x, and along no other: one small system for each place there.
     """
 
-    def __init__(self, product: Callable, x: Array, lam: Array, axes_f: _Axes):
+    def __init__(self, product: Callable, x: Array, lam: Array, axes_f: _Axes, totals_alone: bool = False):
         self._closed = jax.make_jaxpr(product)(x, lam)
         self._x, self._n_f, self._axes_f = x, lam.size, axes_f
         walk = _Walk(x.shape)
         along_x, along_f = self._walked(walk, jnp.ones_like(x), None)
         kinds = [*walk.axes, *([axes_f] if lam.size else [])]
         kept = {tuple([axis for axis in axes if axis is not None]) for axes in kinds}
-        if not along_x.is_local or along_f.is_local or len(kept) != 1 or len(kinds) > _MOST_KINDS:
+        depends = along_x.is_local or totals_alone
+        if not depends or along_f.is_local or len(kept) != 1 or len(kinds) > _MOST_KINDS:
             raise _NotAggregative
         (along,) = kept
+        self.along = along
         if walk.summed.intersection(along) or not walk.axes:
             raise _NotAggregative
         self.shape = tuple([x.shape[axis] for axis in along])
@@ -68,14 +70,17 @@ class Aggregates:
         self.c, self.n_sums, self.n_kinds = self._array(along_x), len(walk.axes), len(kinds)
 
     @classmethod
-    def of(cls, product: Callable, x: Array, lam: Array) -> Aggregates | None:
-        """None where coordinates meet otherwise; several multipliers belong to one axis of x or another."""
+    def of(cls, product: Callable, x: Array, lam: Array, totals_alone: bool = False) -> Aggregates | None:
+        """None where coordinates meet otherwise; several multipliers belong to one axis of x or another.
+
+        Without `totals_alone`, also where nothing but totals matters, so that H has no diagonal.
+        """
         ways: list[_Axes] = (
             [(None,)] if lam.size <= 1 else [(i,) for i, n in enumerate(x.shape) if n == lam.size]
         )
         for axes_f in ways:
             try:
-                return cls(product, x, lam, axes_f)
+                return cls(product, x, lam, axes_f, totals_alone)
             except _NotAggregative:
                 continue
         return None
@@ -104,12 +109,22 @@ class Aggregates:
     def _kind(self, found: Any) -> Array:
         return jnp.zeros(self.shape) if found is None else found.reshape(self.shape)
 
-    def solver(self, E: Array, C: Array) -> Callable[[Array, Array], tuple[Array, Array]]:
-        """(r, q) ↦ (u, y) with (H + E)u + Jᵀy = r and Ju − Cy = q for diagonals E and C, the small system formed once.
+    def coefficients(self) -> tuple[list[Array], list[Array]]:
+        """S and R as arrays like x: what each entry adds to its total, and what its total or multiplier adds to its force."""
+        S = jax.linear_transpose(self.sums, self._x)
+        ones = [jnp.ones(self.shape)] * self.n_kinds
+        sums = [
+            S([s if i == kind else 0.0 * s for i, s in enumerate(ones[: self.n_sums])])[0]
+            for kind in range(self.n_sums)
+        ]
+        alone: list[list[Array | None]] = [
+            [z if i == kind else None for i, z in enumerate(ones)] for kind in range(self.n_kinds)
+        ]
+        return sums, [self.rest(z)[0] for z in alone]
 
-        u = D⁻¹(r − R(z)) with D = c + E, which leaves  s − T(z) + S(D⁻¹R(z)) = S(D⁻¹r)  and  R_f(z) − Cy = q.
-        """
-        D, m = self.c + E, self.n_sums
+    def columns(self, D: Array, C: Array) -> list[list[Array]]:
+        """The small systems  s − T(z) + S(D⁻¹R(z))  and  R_f(z) − Cy,  kind by kind of z."""
+        m = self.n_sums
         C = C.reshape(self.shape) if self._n_f else C
 
         def column(kind: int) -> list[Array]:
@@ -121,18 +136,26 @@ class Aggregates:
             entries[kind] = entries[kind] + (1.0 if kind < m else -C)
             return entries
 
-        columns = [column(kind) for kind in range(self.n_kinds)]
+        return [column(kind) for kind in range(self.n_kinds)]
+
+    def solver(self, E: Array, C: Array) -> Callable[[Array, Array], tuple[Array, Array]]:
+        """(r, q) ↦ (u, y) with (H + E)u + Jᵀy = r and Ju − Cy = q for diagonals E and C, the small system formed once.
+
+        u = D⁻¹(r − R(z)) with D = c + E, which leaves  s − T(z) + S(D⁻¹R(z)) = S(D⁻¹r)  and  R_f(z) − Cy = q.
+        """
+        D = self.c + E
+        columns = self.columns(D, C)
 
         def solve(r: Array, q: Array) -> tuple[Array, Array]:
             given = [*self.sums(r / D), *([q.reshape(self.shape)] if self._n_f else [])]
-            z = _eliminated(columns, given)
+            z = eliminated(columns, given)
             y = z[-1].reshape(q.shape) if self._n_f else q
             return (r - self.rest(z)[0]) / D, y
 
         return solve
 
 
-def _eliminated(columns: list[list[Array]], rhs: list[Array]) -> list[Array]:
+def eliminated(columns: list[list[Array]], rhs: list[Array]) -> list[Array]:
     """Small systems side by side, entry by entry; totals come before multipliers, so that no pivot need be looked for."""
     n = len(rhs)
     a = [[columns[j][i] for j in range(n)] for i in range(n)]
@@ -151,9 +174,29 @@ def _eliminated(columns: list[list[Array]], rhs: list[Array]) -> list[Array]:
 class _Correction(NamedTuple):
     """A solution, what it leaves of the right-hand side, and how often it was corrected."""
 
-    solution: tuple[Array, Array]
-    residual: tuple[Array, Array]
+    solution: PyTree
+    residual: PyTree
     n: Int[Array, ""]
+
+
+def corrected(solve: Callable, matvec: Callable, rhs: PyTree, weights: PyTree, rtol) -> KrylovResult:
+    """matvec(step) = rhs to a relative residual in a weighted norm, by what `solve` finds for what is left, a few times."""
+
+    def size_sq(residual: PyTree) -> Array:
+        squares = jax.tree.map(lambda weight, part: jnp.sum(weight * part**2), weights, residual)
+        return sum(jax.tree.leaves(squares), jnp.zeros(()))
+
+    def correct(now: _Correction) -> _Correction:
+        solution = jax.tree.map(jnp.add, now.solution, solve(now.residual))
+        return _Correction(solution, jax.tree.map(jnp.subtract, rhs, matvec(solution)), now.n + 1)
+
+    def unfinished(now: _Correction) -> Array:
+        left = size_sq(now.residual)
+        return (now.n == 0) | ((now.n < _MOST_CORRECTIONS) & (left > rtol**2 * size_sq(rhs)))
+
+    start = _Correction(jax.tree.map(jnp.zeros_like, rhs), rhs, jnp.asarray(0))
+    end = jax.lax.while_loop(unfinished, correct, start)
+    return KrylovResult(end.solution, 2 * end.n)
 
 
 def solve_by_aggregates(
@@ -166,23 +209,8 @@ def solve_by_aggregates(
 ) -> KrylovResult:
     """matvec(u, y) = rhs to a relative residual, by elimination, corrected by what it leaves; `diagonals` are E and C."""
     solve = aggregates.solver(diagonals.gamma, diagonals.rho)
-
-    def size_sq(residual: tuple[Array, Array]) -> Array:
-        return jnp.sum(units.gamma * residual[0] ** 2) + jnp.sum(units.rho * residual[1] ** 2)
-
-    def corrected(now: _Correction) -> _Correction:
-        du, dy = solve(*now.residual)
-        u, y = now.solution[0] + du, now.solution[1] + dy
-        Au, Ay = matvec((u, y))
-        return _Correction((u, y), (rhs[0] - Au, rhs[1] - Ay), now.n + 1)
-
-    def unfinished(now: _Correction) -> Array:
-        left = size_sq(now.residual)
-        return (now.n == 0) | ((now.n < _MOST_CORRECTIONS) & (left > rtol**2 * size_sq(rhs)))
-
-    start = _Correction((jnp.zeros_like(rhs[0]), jnp.zeros_like(rhs[1])), rhs, jnp.asarray(0))
-    end = jax.lax.while_loop(unfinished, corrected, start)
-    return KrylovResult(end.solution, aggregates.n_kinds + 2 * end.n)
+    found = corrected(lambda left: solve(*left), matvec, rhs, (units.gamma, units.rho), rtol)
+    return KrylovResult(found.solution, aggregates.n_kinds + found.n_products)
 
 
 class _Walk:
@@ -202,7 +230,7 @@ class _Walk:
         def value(atom: Any) -> _Value:
             return _Value(atom.val) if isinstance(atom, jax_core.Literal) else known[atom]
 
-        for eqn in jaxpr.eqns:
+        for eqn in _needed(jaxpr):
             values = [value(atom) for atom in eqn.invars]
             known.update(zip(eqn.outvars, self._operated(eqn, values), strict=True))
         return [value(atom) for atom in jaxpr.outvars]
@@ -279,6 +307,16 @@ class _Walk:
             if axis is None and n > 1 and (len(shape) != len(self.shape) or n != self.shape[i]):
                 raise _NotAggregative
         return tuple([i if axis is None and shape[i] > 1 else axis for i, axis in enumerate(axes)])
+
+
+def _needed(jaxpr: Any) -> list[Any]:
+    """The operations that the outcome depends on: others may do what they like."""
+    wanted, found = {atom for atom in jaxpr.outvars if not isinstance(atom, jax_core.Literal)}, []
+    for eqn in reversed(jaxpr.eqns):
+        if wanted.intersection(eqn.outvars):
+            wanted.update(atom for atom in eqn.invars if not isinstance(atom, jax_core.Literal))
+            found.append(eqn)
+    return found[::-1]
 
 
 def _agreed(several: list[Any]) -> _Axes:

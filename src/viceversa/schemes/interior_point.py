@@ -5,8 +5,7 @@ The set is written as bounds, linear rows and balls, so that every problem has t
     G(x, λ, ν, w) = F(x) + Jc(x)ᵀλ + Aᵀν − w_l + w_u = 0,   c(x) + s = 0,   Ax = b,
     s ⟂ λ,   x − l ⟂ w_l,   u − x ⟂ w_u,   all six ≥ 0,
 
-with c the user's constraints and the curved parts of the set. Mehrotra's predictor and corrector follow the central path
-sλ = (x − l)w_l = (u − x)w_u = μ; monotonicity makes every Newton matrix along it positive definite.
+with c the user's constraints and the curved parts of the set; `central_path` follows sλ = (x − l)w_l = (u − x)w_u = μ.
 """
 
 from __future__ import annotations
@@ -25,14 +24,12 @@ from viceversa.linear_matrix import jacobian
 from viceversa.local_derivative import local_derivative
 from viceversa.numerics import max_abs, positive_part, safe_divide
 from viceversa.problem import MisspecifiedVI
+from viceversa.schemes.central_path import CentralPath, Pair, follow
 from viceversa.sets import Ball, Intersection, Product
 from viceversa.sets.base import ConvexSet
 from viceversa.sets.intersection import describe
 
 LARGEST = 1500  # unknowns: beyond it a dense factor costs more than first-order iterations
-_MAX_STEPS = 100
-_TO_THE_BOUNDARY = 0.995
-_TARGET = 1e-14  # residuals and μ in scaled units
 _MARGIN = 0.1  # of a unit: how far from its bounds the start is
 _FAR = 100.0  # times what happens: no answer is expected beyond it
 _ASTRAY = 100.0  # times the force at P_X(0): a point with more of it is not where to begin
@@ -40,7 +37,6 @@ _ASTRAY = 100.0  # times the force at P_X(0): a point with more of it is not whe
 _STEEPER = 1e3
 _CLOSER = 0.1
 _MOST_TRIALS = 20
-_WORSE = 10.0  # times the residuals before a step: it is halved while it leaves more than that
 _LEAST_UNIT = 1e-4  # of the width of X
 _PROX = 1e-13  # added to the scaled diagonal: harmless to the answer, which is judged by residuals
 
@@ -132,14 +128,6 @@ class _Iterate(NamedTuple):
     s: Array
     w_low: Array
     w_high: Array
-
-
-class _Progress(NamedTuple):
-    now: _Iterate
-    best: _Iterate
-    best_error: Float[Array, ""]
-    k: Int[Array, ""]
-    since_best: Int[Array, ""]
 
 
 class Interior(NamedTuple):
@@ -236,15 +224,16 @@ def interior_point(problem: MisspecifiedVI, lifted: Lifted, x0: Array, theta: Py
         parts = [jnp.max(jnp.abs(r), initial=0.0) for r in (r_d, r_p, r_e)]
         return jnp.max(jnp.stack([*parts, mu]))
 
-    def longest(value: Array, change: Array) -> Array:
-        """The largest t with value + t·change ≥ 0."""
-        return jnp.min(
-            jnp.where(change < 0, -value / jnp.where(change < 0, change, -1.0), jnp.inf), initial=jnp.inf
-        )
+    def pairs(now: _Iterate) -> list[Pair]:
+        d_low, d_high = slacks(now.x)
+        return [Pair(now.s, now.lam), Pair(d_low, now.w_low), Pair(d_high, now.w_high)]
 
-    def step(progress: _Progress) -> _Progress:
-        now = progress.now
-        r_d, r_p, r_e, mu = residuals(now)
+    def changes(d: _Iterate) -> list[Pair]:
+        low, high = jnp.where(has_low, d.x, 0.0), jnp.where(has_high, -d.x, 0.0)
+        return [Pair(d.s, d.lam), Pair(low, d.w_low), Pair(high, d.w_high)]
+
+    def directions(now: _Iterate) -> Callable[[list[Array]], _Iterate]:
+        r_d, r_p, r_e, _ = residuals(now)
         d_low, d_high = slacks(now.x)
         H = jacobian(lambda u: scaled_force(u, now.lam), now.x)
         J = jacobian(scaled_constraints, now.x)
@@ -256,7 +245,8 @@ def interior_point(problem: MisspecifiedVI, lifted: Lifted, x0: Array, theta: Py
         saddle = jnp.block([[K, rows.T], [rows, -_PROX * jnp.eye(n_e)]])
         factor = lu_factor(saddle)
 
-        def direction(t_s, t_low, t_high) -> _Iterate:
+        def direction(targets: list[Array]) -> _Iterate:
+            t_s, t_low, t_high = targets
             rhs = -r_d - J.T @ ((t_s + now.lam * r_p) / now.s)
             rhs = rhs + jnp.where(has_low, t_low / d_low, 0.0) - jnp.where(has_high, t_high / d_high, 0.0)
             full = jnp.concatenate([jnp.where(fixed, 0.0, rhs), -r_e])
@@ -273,62 +263,13 @@ def interior_point(problem: MisspecifiedVI, lifted: Lifted, x0: Array, theta: Py
                 w_high=jnp.where(has_high, (t_high + now.w_high * du) / d_high, 0.0),
             )
 
-        def step_length(d: _Iterate) -> Array:
-            bounds = [
-                longest(now.s, d.s),
-                longest(now.lam, d.lam),
-                longest(jnp.where(has_low, d_low, 1.0), jnp.where(has_low, d.x, 0.0)),
-                longest(jnp.where(has_high, d_high, 1.0), jnp.where(has_high, -d.x, 0.0)),
-                longest(jnp.where(has_low, now.w_low, 1.0), d.w_low),
-                longest(jnp.where(has_high, now.w_high, 1.0), d.w_high),
-            ]
-            return jnp.min(jnp.stack(bounds))
-
-        def moved(d: _Iterate, t) -> _Iterate:
-            return jax.tree.map(lambda a, b: a + t * b, now, d)
-
-        products = (now.s * now.lam, d_low * now.w_low, d_high * now.w_high)
-        affine = direction(*(-p for p in products))
-        reach = jnp.minimum(1.0, step_length(affine))
-        after = moved(affine, reach)
-        after_low, after_high = slacks(after.x)
-        mu_affine = (
-            jnp.sum(after.s * after.lam)
-            + jnp.sum(jnp.where(has_low, after_low * after.w_low, 0.0))
-            + jnp.sum(jnp.where(has_high, after_high * after.w_high, 0.0))
-        ) / jnp.maximum(n_comp, 1)
-        sigma = jnp.clip(mu_affine / jnp.maximum(mu, 1e-300), 0.0, 1.0) ** 3
-        second = (affine.s * affine.lam, affine.x * affine.w_low, -affine.x * affine.w_high)
-        chosen = direction(*(sigma * mu - p - q for p, q in zip(products, second, strict=True)))
-        t = jnp.minimum(1.0, _TO_THE_BOUNDARY * step_length(chosen))
-        # F may grow exponentially: as far as the slopes hold, roughly.
-        before = error(now)
-        _, t, found = jax.lax.while_loop(
-            lambda trial: (trial[0] < _MOST_TRIALS) & ~(trial[2] <= _WORSE * before),
-            lambda trial: (trial[0] + 1, 0.5 * trial[1], error(moved(chosen, 0.5 * trial[1]))),
-            (jnp.asarray(0), t, error(moved(chosen, t))),
-        )
-        after = moved(chosen, t)
-        better = found < progress.best_error
-        best = jax.tree.map(lambda a, b: jnp.where(better, a, b), after, progress.best)
-        return _Progress(
-            now=after,
-            best=best,
-            best_error=jnp.where(better, found, progress.best_error),
-            k=progress.k + 1,
-            since_best=jnp.where(better, 0, progress.since_best + 1),
-        )
-
-    def unfinished(progress: _Progress) -> Array:
-        alive = jnp.all(jnp.isfinite(progress.now.x)) & (progress.since_best < 15)
-        return alive & (progress.best_error > _TARGET) & (progress.k < _MAX_STEPS)
+        return direction
 
     begin = _start(u_start, scaled_constraints(u_start), has_low, has_high, n_rows=C_rows.shape[0])
-    progress = _Progress(begin, begin, error(begin), jnp.asarray(0), jnp.asarray(0))
-    progress = jax.lax.while_loop(unfinished, step, progress)
-    x = point(progress.best.x * unit_x)
-    lam = positive_part(progress.best.lam * unit_F / unit_c)[:n_user]
-    return Interior(X.project(x), lam, progress.k)
+    found = follow(CentralPath(pairs, changes, directions, error, n_comp), begin)
+    x = point(found.best.x * unit_x)
+    lam = positive_part(found.best.lam * unit_F / unit_c)[:n_user]
+    return Interior(X.project(x), lam, found.n_steps)
 
 
 def _tame(problem: MisspecifiedVI, x: Array, theta: PyTree) -> Array:

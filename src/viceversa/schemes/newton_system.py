@@ -16,6 +16,7 @@ from viceversa.linear_matrix import matrix_of
 from viceversa.local_derivative import local_derivative
 from viceversa.numerics import irregular_signs, positive_part, safe_divide, solve_dense
 from viceversa.problem import MisspecifiedVI
+from viceversa.schemes.smoothed_projection import has_row_sums
 from viceversa.sets import Ball, Intersection, Product
 from viceversa.sets.base import ConvexSet
 from viceversa.sets.intervals import is_box
@@ -68,7 +69,7 @@ def local_metric(
 
     Where the local derivative says nothing (a skew operator), `gamma`, the step the first-order method found, is used.
     """
-    if is_box(problem.set):
+    if is_box(problem.set) or has_row_sums(problem.set):
         G = _stationarity(problem, theta, lam)
         h = local_derivative(G, x)
         says_something, row = _says_something(G, x, h, gamma, probed.row)

@@ -31,6 +31,7 @@ from viceversa.schemes.newton_system import (
     newton_direction,
     stiffened,
 )
+from viceversa.schemes.row_interior_point import meets_in_totals, row_interior_point
 from viceversa.schemes.simultaneous import Simultaneous, SimultaneousState
 from viceversa.schemes.smoothed_newton import (
     Smoothing,
@@ -41,6 +42,7 @@ from viceversa.schemes.smoothed_newton import (
     smoothed_merit,
     unrest_at,
 )
+from viceversa.schemes.smoothed_projection import has_row_sums
 from viceversa.sets.intervals import is_box
 
 _FIRST_BATCH = 20  # first-order iterations before Newton is tried
@@ -56,9 +58,11 @@ _AS_FORESEEN = 100.0
 _SETTLED = 1e-7
 _FORCING = 0.1  # the loosest relative residual of the linear system
 _N_LEARNING_STEPS = 10  # Newton steps on θ before the interior-point method, which works at a fixed θ
+_PRODUCTS_INSIDE = 12  # of one interior-point step on a simplex, about
 _PATIENCE = 3  # failed Newton steps before a small problem is handed to the interior-point method
 # Of the way across X: where a problem too large for a rescue starts again, one after the other.
 _INSIDE = (0.1, 0.5, 0.01)
+_EASY = 0.5  # of a step: where less of it helps on a simplex, its interior-point method comes next
 _REGULARIZATION = 1e-2  # ν and δ relative to the metric, shrinking with the residual
 
 NO_DERIVATIVES = (
@@ -67,10 +71,11 @@ NO_DERIVATIVES = (
 )
 # What the last step was; RESCUED is only seen by the Newton step that follows the interior-point method.
 FIRST_ORDER, NEWTON, NEWTON_REFUSED, INTERIOR_POINT, RESCUED = 0, 1, 2, 3, 4
+NOT_YET, NEXT, DONE = 0, 1, 2
 
 
 class NewtonPoint(NamedTuple):
-    """Where Newton's method goes on from, with how much smoothing and in what metric; only for boxes.
+    """Where Newton's method goes on from, with how much smoothing and in what metric; only for boxes and simplices.
 
     Its x may lie outside X; the first-order state holds the projection of it.
     """
@@ -95,6 +100,7 @@ class NewtonState(eqx.Module):
     n_newton: Int[Array, ""]
     n_failed: Int[Array, ""]
     patience: Int[Array, ""]
+    inside: Int[Array, ""]  # the interior-point method of simplices: NOT_YET, NEXT or DONE
     n_products: Int[Array, ""]
     n_tried: Int[Array, ""]
     n_first: Int[Array, ""]
@@ -160,6 +166,7 @@ class SemismoothNewton(Scheme):
             n_newton=none,
             n_failed=none,
             patience=jnp.asarray(_PATIENCE),
+            inside=jnp.asarray(NOT_YET),
             n_products=none,
             n_tried=none,
             n_first=none,
@@ -169,12 +176,11 @@ class SemismoothNewton(Scheme):
     def step(self, problem: MisspecifiedVI, state: NewtonState) -> tuple[NewtonState, Info]:
         if problem.runs_on_host:
             return self._first_order(problem, state)
-        return jax.lax.cond(
-            state.n_left > 0,
-            lambda s: self._first_order(problem, s),
-            lambda s: self._newton(problem, s),
-            state,
-        )
+        kinds = [self._first_order, self._newton]
+        which = jnp.where(state.n_left > 0, 0, 1)
+        if _has_rows_and_totals(problem):
+            kinds, which = [*kinds, self._inside], jnp.where(state.inside == NEXT, 2, which)
+        return jax.lax.switch(which, [lambda s, kind=kind: kind(problem, s) for kind in kinds], state)
 
     def output(self, state: NewtonState) -> Point:
         return self.first.output(state.first)
@@ -281,6 +287,7 @@ class SemismoothNewton(Scheme):
         stride = self._coupled if problem.learning.depends_on_x else stride
         trial = stride(problem, state)
         helped, old = trial.helped, state.first.method
+        hard = ~helped | (trial.t < _EASY)
         # Where Newton fails, the first-order method finds its steps and weights anew: those of a far start say nothing here.
         method = jax.lax.cond(
             helped,
@@ -301,17 +308,37 @@ class SemismoothNewton(Scheme):
             ),
             # What had to be rescued is ill-conditioned: a small residual says little there, so go on while Newton helps.
             converging=helped & (trial.fast | (state.patience > _PATIENCE)),
-            settled=trial.settled | _tol_decides(problem, state.n_failed + ~helped),
+            settled=trial.settled | _tol_decides(problem, state.n_failed + ~helped) | (state.inside == DONE),
             pause=jnp.asarray(True),
             n_newton=state.n_newton + 1,
             n_failed=state.n_failed + jnp.where(helped, 0, 1),
             patience=state.patience,
+            inside=jnp.where(~hard | (state.inside == DONE), state.inside, NEXT),
             n_products=state.n_products + trial.n_products,
             n_tried=state.n_tried + 1 - jnp.log2(trial.t).astype(int),  # t = 1, ½, ¼, …
             n_first=state.n_first,
             phase=jnp.where(rescued, INTERIOR_POINT, jnp.where(helped, NEWTON, NEWTON_REFUSED)),
         )
         return moved, Info(step_size=trial.t, penalty=jnp.max(trial.metric.rho, initial=0.0))
+
+    def _inside(self, problem: MisspecifiedVI, state: NewtonState) -> tuple[NewtonState, Info]:
+        """θ to the end, then the interior-point method of simplices at that θ, all in one iteration."""
+        learner = self._learned(problem, state.first.learner)
+        found = row_interior_point(problem, learner.theta)
+        moved = _placed(self, problem, state, learner, found.x, found.lam)
+        moved = eqx.tree_at(
+            lambda s: (s.n_products, s.inside, s.phase, s.pause, s.converging, s.settled),
+            moved,
+            (
+                state.n_products + _PRODUCTS_INSIDE * found.n_steps,
+                jnp.asarray(DONE),
+                jnp.asarray(INTERIOR_POINT),
+                jnp.asarray(True),
+                jnp.asarray(True),  # the Newton step that follows betters it
+                jnp.asarray(True),
+            ),
+        )
+        return moved, Info(step_size=jnp.ones(()), penalty=jnp.zeros(()))
 
     def _triangular(self, problem: MisspecifiedVI, state: NewtonState) -> _Trial:
         """θ by its own Newton step, then (x, λ) at the new θ."""
@@ -405,6 +432,9 @@ class SemismoothNewton(Scheme):
         alone = not (learning.is_known or learning.depends_on_x)
         return self.newton_learner.step(learning, learner) if alone else learner
 
+    def _learned(self, problem: MisspecifiedVI, learner: Any) -> Any:
+        return jax.lax.fori_loop(0, _N_LEARNING_STEPS, lambda _, s: self._learn(problem, s), learner)
+
 
 class _Trial(NamedTuple):
     """Where a Newton step leads, whether it helps, and what it used."""
@@ -423,7 +453,12 @@ class _Trial(NamedTuple):
 
 
 def _smooths(problem: MisspecifiedVI) -> bool:
-    return is_box(problem.set) and not problem.runs_on_host and not problem.learning.depends_on_x
+    X = problem.set
+    return (is_box(X) or has_row_sums(X)) and not problem.runs_on_host and not problem.learning.depends_on_x
+
+
+def _has_rows_and_totals(problem: MisspecifiedVI) -> bool:
+    return _smooths(problem) and has_row_sums(problem.set) and meets_in_totals(problem)
 
 
 def _tol_decides(problem: MisspecifiedVI, n_failed) -> Array:
@@ -491,19 +526,26 @@ def _begin_inside(
 def _rescue(
     scheme: SemismoothNewton, problem: MisspecifiedVI, lifted: Lifted, state: NewtonState
 ) -> NewtonState:
-    learner = state.first.learner
-    learner = jax.lax.fori_loop(0, _N_LEARNING_STEPS, lambda _, s: scheme._learn(problem, s), learner)
+    learner = scheme._learned(problem, state.first.learner)
     found = interior_point(problem, lifted, state.first.method.x, learner.theta)
-    finite = jnp.all(jnp.isfinite(found.x)) & jnp.all(jnp.isfinite(found.lam))
+    moved = _placed(scheme, problem, state, learner, found.x, found.lam)
+    counted = state.n_products + 3 * found.n_steps * math.prod(problem.shape)
+    return eqx.tree_at(lambda s: (s.n_products, s.phase), moved, (counted, jnp.asarray(RESCUED)))
+
+
+def _placed(
+    scheme: SemismoothNewton, problem: MisspecifiedVI, state: NewtonState, learner: Any, x: Array, lam: Array
+) -> NewtonState:
+    """The state at a point that another method has found, if it is one; Newton comes next."""
+    finite = jnp.all(jnp.isfinite(x)) & jnp.all(jnp.isfinite(lam))
     method = state.first.method
-    x, lam = jnp.where(finite, found.x, method.x), jnp.where(finite, found.lam, method.lam)
+    x, lam = jnp.where(finite, x, method.x), jnp.where(finite, lam, method.lam)
     method = scheme._adaptive.begun_anew(problem, learner.theta, method.placed(x, lam))
     first = eqx.tree_at(lambda s: (s.method, s.learner), state.first, (method, learner))
-    counted = state.n_products + 3 * found.n_steps * math.prod(problem.shape)
     return eqx.tree_at(
-        lambda s: (s.first, s.newton, s.n_left, s.n_products, s.phase),
+        lambda s: (s.first, s.newton, s.n_left),
         state,
-        (first, _restarted(problem, first), jnp.asarray(0), counted, jnp.asarray(RESCUED)),
+        (first, _restarted(problem, first), jnp.asarray(0)),
         is_leaf=lambda leaf: leaf is None,
     )
 

@@ -1,4 +1,4 @@
-"""Newton on a smoothed natural map of (x, λ), where X is a box: bounds take hold gradually, so none is guessed wrongly.
+"""Newton on a smoothed natural map of (x, λ), where X is a box or a simplex: bounds take hold gradually, so none is guessed wrongly.
 
 The smoothing is an unknown of the Newton system. Were it lessened between steps instead, a step would see the slopes of a map
 that the point has nothing to do with: where a million coordinates each keep off their bound by what the smoothing leaves, it
@@ -27,11 +27,16 @@ from viceversa.schemes.newton_system import (
     sign_of_constraints,
     solve_in_units,
 )
-from viceversa.sets import Box, NonNegative
+from viceversa.schemes.row_sums import RowStep, solve_with_row_sums, sums_of_rows
+from viceversa.schemes.smoothed_projection import (
+    Smoothed,
+    has_row_sums,
+    row_multipliers,
+    smoothed_positive_part,
+    smoothed_projection,
+)
 from viceversa.sets.base import ConvexSet
 
-_LEAST_SLOPE = 1e-14  # of the smoothed projection: a coordinate below it stays on its bound to rounding
-_TINY = 1e-300  # 0/0 becomes 0 where a coordinate lies on its bound and nothing is smoothed
 # Of the smoothing in the merit: the less, the closer steps must stay to solutions of smoothed maps.
 _WEIGHT = 0.3
 _SHRINKING = 0.1  # what the first full step leaves of the smoothing, and one after a step that was not full
@@ -39,14 +44,6 @@ _FASTER = 1.5  # each full step leaves this power of the share that the one befo
 # Of the smoothing's part in the merit after a full step: what the linear system may leave unsolved.
 _SPARED = 0.5
 _LOOSEST = 0.3  # relative residual of the linear system
-
-
-class Smoothed(NamedTuple):
-    """A smoothed projection, its slope, in [10⁻¹⁴, 1], and its derivative in m²."""
-
-    value: Float[Array, "..."]
-    slope: Float[Array, "..."]
-    by_m_sq: Float[Array, "..."]
 
 
 class Smoothing(NamedTuple):
@@ -68,40 +65,6 @@ class Smoothing(NamedTuple):
         """What a step of length t leaves: c goes to 0 superlinearly while steps are full."""
         share = jnp.where(t == 1.0, self.share**_FASTER, _SHRINKING)
         return Smoothing(self.c + t * self.change(), share)
-
-
-def smoothed_projection(X: ConvexSet, v: Array, m_sq) -> Smoothed:
-    """P_X(v) of a box with its corners rounded over the length m, given as m² (Chen–Harker–Kanzow–Smale):
-
-    p(v) = v + e(v − l) − e(u − v),    e(w) = (√(w² + 4m²) − w)/2                                  (1)
-
-    p increases, lies strictly inside the box for m > 0, and is P_X for m = 0.
-    """
-    low, high = (X.low, X.high) if isinstance(X, Box) else (-jnp.inf, jnp.inf)
-    if isinstance(X, NonNegative):
-        low = 0.0
-    below, above = _excess(v - low, m_sq), _excess(high - v, m_sq)
-    slope = jnp.clip(1.0 - below.slope - above.slope, _LEAST_SLOPE, 1.0)
-    return Smoothed(v + below.value - above.value, slope, below.by_m_sq - above.by_m_sq)
-
-
-def smoothed_positive_part(v: Array, m_sq) -> Smoothed:
-    """[v]₊ with its corner rounded over the length m, given as m²."""
-    excess = _excess(v, m_sq)
-    return Smoothed(v + excess.value, jnp.clip(1.0 - excess.slope, _LEAST_SLOPE, 1.0), excess.by_m_sq)
-
-
-def _excess(w: Array, m_sq) -> Smoothed:
-    """e(w) of (1), −e′(w) = e(w)/√(w² + 4m²) and 1/√(w² + 4m²), without cancellation; all 0 without a bound (w = ∞)."""
-    square = w * w + 4.0 * m_sq
-    # One root and one quotient for each bound: they are what this costs.
-    by_root = jnp.where((square > 0) & (square < jnp.inf), jax.lax.rsqrt(square), 0.0)
-    root = jnp.where(square < jnp.inf, square * by_root, jnp.inf)
-    less = 2.0 * m_sq / (root + jnp.abs(w) + _TINY)  # e(|w|)
-    share = less * by_root
-    # A choice, where a maximum would do: sums of what follows end here instead of taking the roots one at a time.
-    value, slope = jnp.where(w >= 0, less, less - w), jnp.where(w >= 0, share, 1.0 - share)
-    return Smoothed(value, slope, by_root)
 
 
 class SmoothedMap(NamedTuple):
@@ -138,7 +101,7 @@ def smoothed_map(
     (G, f_x), product = jax.linearize(kkt, x, lam)
 
     def typical() -> Array:
-        r_x = x - X.project(x - metric.gamma * G)
+        r_x = x - _resting_place(X, x, G, metric)
         r_lam = lam - positive_part(lam + metric.rho * f_x)
         return merit_of(r_x, r_lam, metric) / n_unknowns(problem)
 
@@ -184,7 +147,9 @@ def unrest_at(
 def _unrest_of_all(
     X: ConvexSet, x: Array, lam: Array, G: Array, f_x: Array, metric: Metric
 ) -> Float[Array, ""]:
-    x_unrest = _unrest(x, -metric.gamma * G, X.project)
+    if has_row_sums(X):
+        G = G + row_multipliers(X, x - metric.gamma * G, metric.gamma, 0.0)
+    x_unrest = _unrest(x, -metric.gamma * G, lambda v: _onto_bounds(X, v))
     return jnp.maximum(x_unrest, _unrest(lam, metric.rho * f_x, positive_part))
 
 
@@ -213,7 +178,8 @@ def smoothed_direction(problem: MisspecifiedVI, here: SmoothedMap, rtol, regular
         (E + νI + H) u + Jᵀ y = −(2−d) r_x/γ + (ν + H)(1−d) r_x + Jᵀ(1−e) r_λ,     E = (1−d)/(dγ)       (2)
          J u − (C + δI) y     =  (2−e) r_λ/ρ + J(1−d) r_x − δ(1−e) r_λ,            C = (1−e)/(eρ)       (3)
 
-    in which no coefficient is large after scaling by the diagonal. ν and δ (`regularization`, relative) keep it
+    in which no coefficient is large after scaling by the diagonal. A simplex adds Bᵀt to (2) and Bu = B(p − x + (1−d)r_x), with B
+    the sums of rows and t the change of their multipliers (`row_sums`). ν and δ (`regularization`, relative) keep it
     nonsingular for merely monotone F and dependent constraints.
     """
     metric, dc, d, e = here.metric, here.smoothing.change(), here.p.slope, here.q.slope
@@ -223,8 +189,10 @@ def smoothed_direction(problem: MisspecifiedVI, here: SmoothedMap, rtol, regular
     E, C = (1.0 - d) / (d * metric.gamma), (1.0 - e) / (e * metric.rho)
     held_x, held_lam = (1.0 - d) * r_x, (1.0 - e) * r_lam
     H_held, J_held = here.product(held_x, held_lam)
-    aggregates = Aggregates.of(here.product, r_x, r_lam) if n_unknowns(problem) > FEW else None
-    flip = sign_of_constraints(problem) if aggregates is None else 1.0
+    has_rows = has_row_sums(problem.set)
+    is_few = has_rows or n_unknowns(problem) <= FEW
+    aggregates = None if is_few else Aggregates.of(here.product, r_x, r_lam)
+    flip = sign_of_constraints(problem) if aggregates is None and not has_rows else 1.0
     rhs = (
         -(2.0 - d) * r_x / metric.gamma + nu * held_x + H_held,
         flip * ((2.0 - e) * r_lam / metric.rho + J_held - delta * held_lam),
@@ -242,7 +210,12 @@ def smoothed_direction(problem: MisspecifiedVI, here: SmoothedMap, rtol, regular
     spared = _with_smoothing(problem, jnp.zeros(()), _SPARED * c_after)
     rtol = jnp.maximum(rtol, jnp.minimum(_LOOSEST, jnp.sqrt(safe_divide(spared, merit, 0.0))))
     rtol = relative_to(merit, rhs, units, rtol)
-    if aggregates is None:
+    if has_rows:
+        sums = sums_of_rows(held_x - here.r_x)  # p has the sums that x + dx is to have
+        found = solve_with_row_sums(
+            problem, here.product, RowStep(*rhs, sums), Metric(E + nu, C + delta), units, rtol
+        )
+    elif aggregates is None:
         found = solve_in_units(problem, matvec, rhs, units, rtol)
     else:
         found = solve_by_aggregates(aggregates, matvec, rhs, Metric(E + nu, C + delta), units, rtol)
@@ -269,6 +242,22 @@ def is_linear(problem: MisspecifiedVI) -> bool:
     return all(is_affine_in(part, 0, x, theta) for part in parts)
 
 
+def _resting_place(X: ConvexSet, x, G, metric: Metric) -> Array:
+    """P_X(x − γG) in the metric γ."""
+    v = x - metric.gamma * G
+    if not has_row_sums(X):
+        return X.project(v)
+    return _onto_bounds(X, v - metric.gamma * row_multipliers(X, v, metric.gamma, 0.0))
+
+
+def _onto_bounds(X: ConvexSet, v: Array) -> Array:
+    """The projection onto X without its row sums."""
+    return smoothed_projection(X, v, 0.0).value if has_row_sums(X) else X.project(v)
+
+
 def _projections(X: ConvexSet, x, lam, G, f_x, metric: Metric, c) -> tuple[Smoothed, Smoothed]:
-    p = smoothed_projection(X, x - metric.gamma * G, c * metric.gamma)
+    v = x - metric.gamma * G
+    if has_row_sums(X):
+        v = v - metric.gamma * row_multipliers(X, v, metric.gamma, c * metric.gamma)
+    p = smoothed_projection(X, v, c * metric.gamma)
     return p, smoothed_positive_part(lam + metric.rho * f_x, c * metric.rho)
