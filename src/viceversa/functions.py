@@ -27,7 +27,7 @@ from jax.extend import core as jax_core
 from jax.interpreters import partial_eval
 from jaxtyping import Array, PyTree
 
-from viceversa import derivative_check, index_check, precision
+from viceversa import derivative_check, index_check, precision, written_out
 from viceversa.errors import InputError, PrecisionWarning, UserFunctionError
 from viceversa.numpy_style import NumpyStyle, attributes_in, captured, in_numpy_style
 from viceversa.once import once_for_each
@@ -180,7 +180,25 @@ def trace_with_output(name: str, function: Any, *likes: PyTree) -> Traced:
         data = [_own(const) for const in closed.consts]
     _warn_about_single_precision(name, data)
     program = Program(data=data, jaxpr=known_program(function, closed.jaxpr), out_tree=out_tree, name=name)
+    if len(closed.jaxpr.eqns) > written_out.LONG:
+        program = _in_arrays(program, avals) or program
     return Traced(program, output)
+
+
+def _in_arrays(program: Program, avals: tuple) -> Program | None:
+    """A long program of (x, θ) in few operations, where it is affine in both."""
+    is_one_array = len(avals) == 2 and isinstance(program.output_like(), jax.ShapeDtypeStruct)
+    if not is_one_array or not (is_affine_in(program, 0, *avals) and is_affine_in(program, 1, *avals)):
+        return None
+    with precision.double():
+        short = written_out.in_arrays(program, *avals)
+        if short is None:
+            return None
+        closed, out_tree = _make_jaxpr(short, avals)
+        data = [_own(const) for const in closed.consts]
+        return Program(
+            data=data, jaxpr=known_program(short, closed.jaxpr), out_tree=out_tree, name=program.name
+        )
 
 
 def _own(array: Any) -> np.ndarray:
