@@ -8,6 +8,7 @@ columns scaled. Whatever is not of this kind is carried in full (`_Full`), by JA
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -134,11 +135,8 @@ def _owners_after(eqn: Any, owners: list[np.ndarray]) -> np.ndarray | None:
     if name == "slice":
         steps = params["strides"] or (1,) * owner.ndim
         return owner[tuple(map(slice, params["start_indices"], params["limit_indices"], steps))]
-    if name == "broadcast_in_dim":
-        sizes = [1] * len(shape)
-        for to, size in zip(params["broadcast_dimensions"], owner.shape, strict=True):
-            sizes[to] = size
-        return np.broadcast_to(owner.reshape(sizes), shape)
+    if name == "broadcast_in_dim" and math.prod(shape) == owner.size:  # only axes of length 1 are new
+        return owner.reshape(shape)
     return None
 
 
@@ -164,9 +162,9 @@ def _columns(eqn: Any, values: list, n: int) -> list | None:
 
 def _placed(rows: Array, owner: np.ndarray, n: int) -> Array:
     """Rows where their owners say, zeros elsewhere."""
-    first, last = int(owner[0]) if owner.size else 0, int(owner[-1]) if owner.size else -1
-    if np.array_equal(owner, np.arange(first, last + 1)):
-        edges = [(first, n - 1 - last, 0)] + [(0, 0, 0)] * (rows.ndim - 1)
+    first = _first_of_a_row(owner)
+    if first is not None:
+        edges = [(first, n - first - owner.size, 0)] + [(0, 0, 0)] * (rows.ndim - 1)
         return jax.lax.pad(rows, jnp.zeros((), rows.dtype), edges)
     place = np.full(n, owner.size)
     place[owner] = np.arange(owner.size)
@@ -189,5 +187,14 @@ def _by_each(eqn: Any, values: list, n: int) -> list:
 def _in_full(value: _Owned | _Full, n: int) -> Array:
     if isinstance(value, _Full):
         return value.rows
-    unknown = np.arange(n).reshape((n, *[1] * value.owner.ndim))
-    return jnp.where(value.owner[None] == unknown, value.weight[None], 0.0)
+    first = _first_of_a_row(value.owner)
+    # Computed where it can be: one native function (`one_kernel`) captures no arrays.
+    owner = value.owner if first is None else first + jnp.arange(value.owner.size).reshape(value.owner.shape)
+    unknown = jnp.arange(n).reshape((n, *[1] * value.owner.ndim))
+    return jnp.where(owner[None] == unknown, value.weight[None], 0.0)
+
+
+def _first_of_a_row(owner: np.ndarray) -> int | None:
+    """The first of unknowns that stand in a row; None where they do not."""
+    first = int(owner.flat[0]) if owner.size else 0
+    return first if np.array_equal(owner.reshape(-1), np.arange(first, first + owner.size)) else None

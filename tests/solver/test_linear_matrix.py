@@ -72,3 +72,19 @@ def test_what_is_captured_may_be_traced_itself():
     with precision.double():
         found = jax.jit(jax.vmap(lambda d: matrix_of(lambda v: A @ (d * v), 6)))(np.stack([D, 2.0 * D]))
     np.testing.assert_allclose(found, np.stack([A * D, 2.0 * A * D]), rtol=1e-14)
+
+
+def test_a_small_system_of_a_quadratic_problem_brings_no_arrays_of_its_own():
+    # A solver's step can be one native function only if it captures none.
+    def system(M, B, lam):
+        def product(v):
+            u, y = v[:6], v[6:]
+            curved = jnp.einsum("kr,kri->i", y[:, None] * (B @ D6) + lam[:, None] * (B @ u), B)
+            return jnp.concatenate([M @ u + curved, jnp.einsum("kr,kr->k", B @ D6, B @ u) - y])
+
+        return matrix_of(product, 10)
+
+    with precision.double():
+        D6 = 1.0 + jnp.arange(6.0)
+        closed = jax.make_jaxpr(system)(np.eye(6), B, np.ones(4))
+    assert max((np.size(const) for const in closed.consts if const is not D6), default=0) <= 1
