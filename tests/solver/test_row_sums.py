@@ -195,13 +195,19 @@ def _is_solved(problem, x_true, theta, solution):
 
 CASES = (
     Congestion("totals alone", 60, 40, power=4, learned=False),
-    Congestion("masked", 60, 40, power=1, masked=True),
     Congestion("own costs and capacities", 60, 40, power=2, own=0.5, n_capacities=3),
+)
+SLOW_CASES = (
+    Congestion("masked", 60, 40, power=1, masked=True),
     Congestion("more links than demands", 8, 250, power=2, masked=True),
 )
 
 
-@pytest.mark.parametrize("family", CASES, ids=lambda family: family.name)
+@pytest.mark.parametrize(
+    "family",
+    [*CASES, *(pytest.param(family, marks=pytest.mark.slow) for family in SLOW_CASES)],
+    ids=lambda family: family.name,
+)
 def test_congestion_through_totals_takes_a_few_iterations(family):
     planted = plant(family, seed=0)
     solution = vv.solve(planted.problem, theta0=planted.theta0)

@@ -3,45 +3,28 @@
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int, PyTree
+from jaxtyping import Array, PyTree
 
 from viceversa.errors import InputError
 from viceversa.functions import float64_of, is_doubtful, require_derivative
 from viceversa.learners.newton import NewtonLearner
 from viceversa.learners.projected_gradient import ProjectedGradient
-from viceversa.methods.adaptive_augmented_lagrangian import AdaptiveAugmentedLagrangian, AdaptiveState
+from viceversa.methods.adaptive_augmented_lagrangian import AdaptiveAugmentedLagrangian
 from viceversa.methods.base import Info, OracleCounts
-from viceversa.numerics import max_abs, positive_part, tree_add_scaled
-from viceversa.problem import SMALL_JACOBIAN, MisspecifiedVI
+from viceversa.problem import MisspecifiedVI
 from viceversa.schemes.base import Point, Scheme
-from viceversa.schemes.coupled_newton import coupled_map
 from viceversa.schemes.interior_point import LARGEST, Lifted, interior_point, lift
-from viceversa.schemes.line_search import line_search
-from viceversa.schemes.newton_system import (
-    Metric,
-    Probed,
-    linearise,
-    local_metric,
-    natural_merit,
-    newton_direction,
-    stiffened,
-)
+from viceversa.schemes.newton_state import NewtonPoint, NewtonState
+from viceversa.schemes.newton_strides import coupled, smoothed, triangular
+from viceversa.schemes.newton_system import Probed
 from viceversa.schemes.row_interior_point import meets_in_totals, row_interior_point
 from viceversa.schemes.simultaneous import Simultaneous, SimultaneousState
-from viceversa.schemes.smoothed_newton import (
-    Smoothing,
-    is_linear,
-    may_leave_the_set,
-    smoothed_direction,
-    smoothed_map,
-    smoothed_merit,
-    unrest_at,
-)
+from viceversa.schemes.smoothed_newton import Smoothing, is_linear
 from viceversa.schemes.smoothed_projection import has_row_sums
 from viceversa.sets.intervals import is_box
 
@@ -52,18 +35,12 @@ _FIRST_BATCH_BOX = 5
 _FIRST_BATCH_LINEAR = 1  # and from a solution nearby
 _NEXT_BATCH = 10  # at least so many after a Newton step that did not help; every further time twice as many
 _LONGEST_BATCH = 5000
-# Times the forces that slopes foretell: beyond it they hold no longer, and the step is too long.
-_AS_FORESEEN = 100.0
-# Of its own unit: how far an unknown may be from rest where the next step would bring it there.
-_SETTLED = 1e-7
-_FORCING = 0.1  # the loosest relative residual of the linear system
 _N_LEARNING_STEPS = 10  # Newton steps on θ before the interior-point method, which works at a fixed θ
 _PRODUCTS_INSIDE = 12  # of one interior-point step on a simplex, about
 _PATIENCE = 3  # failed Newton steps before a small problem is handed to the interior-point method
 # Of the way across X: where a problem too large for a rescue starts again, one after the other.
 _INSIDE = (0.1, 0.5, 0.01)
 _EASY = 0.5  # of a step: where less of it helps on a simplex, its interior-point method comes next
-_REGULARIZATION = 1e-2  # ν and δ relative to the metric, shrinking with the residual
 
 NO_DERIVATIVES = (
     "the second-order phase needs derivatives of F and f, and a callback (vv.callback_operator, vv.callback_constraints) "
@@ -72,39 +49,6 @@ NO_DERIVATIVES = (
 # What the last step was; RESCUED is only seen by the Newton step that follows the interior-point method.
 FIRST_ORDER, NEWTON, NEWTON_REFUSED, INTERIOR_POINT, RESCUED = 0, 1, 2, 3, 4
 NOT_YET, NEXT, DONE = 0, 1, 2
-
-
-class NewtonPoint(NamedTuple):
-    """Where Newton's method goes on from, with how much smoothing and in what metric; only for boxes and simplices.
-
-    Its x may lie outside X; the first-order state holds the projection of it.
-    """
-
-    x: Float[Array, "..."]
-    lam: Float[Array, " J"]
-    smoothing: Smoothing
-    probed: Probed
-
-
-class NewtonState(eqx.Module):
-    """The first-order state, how many of its iterations are left before Newton is tried, and Newton's record."""
-
-    first: SimultaneousState
-    n_left: Int[Array, ""]
-    batch: Int[Array, ""]
-    merit_start: Float[Array, ""]
-    newton: NewtonPoint | None
-    converging: Bool[Array, ""]
-    settled: Bool[Array, ""]
-    pause: Bool[Array, ""]
-    n_newton: Int[Array, ""]
-    n_failed: Int[Array, ""]
-    patience: Int[Array, ""]
-    inside: Int[Array, ""]  # the interior-point method of simplices: NOT_YET, NEXT or DONE
-    n_products: Int[Array, ""]
-    n_tried: Int[Array, ""]
-    n_first: Int[Array, ""]
-    phase: Int[Array, ""]
 
 
 class SemismoothNewton(Scheme):
@@ -283,9 +227,9 @@ class SemismoothNewton(Scheme):
         return moved, info
 
     def _newton(self, problem: MisspecifiedVI, state: NewtonState) -> tuple[NewtonState, Info]:
-        stride = self._smoothed if _smooths(problem) else self._triangular
-        stride = self._coupled if problem.learning.depends_on_x else stride
-        trial = stride(problem, state)
+        stride = smoothed if _smooths(problem) else triangular
+        stride = coupled if problem.learning.depends_on_x else stride
+        trial = stride(problem, state, self._learn(problem, state.first.learner))
         helped, old = trial.helped, state.first.method
         hard = ~helped | (trial.t < _EASY)
         # Where Newton fails, the first-order method finds its steps and weights anew: those of a far start say nothing here.
@@ -340,93 +284,6 @@ class SemismoothNewton(Scheme):
         )
         return moved, Info(step_size=jnp.ones(()), penalty=jnp.zeros(()))
 
-    def _triangular(self, problem: MisspecifiedVI, state: NewtonState) -> _Trial:
-        """θ by its own Newton step, then (x, λ) at the new θ."""
-        learner = self._learn(problem, state.first.learner)
-        theta = learner.theta
-        method = state.first.method
-        metric, _ = _metric(problem, method.x, method.lam, theta, method, Probed.nothing())
-        here = linearise(problem, method.x, method.lam, theta, metric)
-        merit_start = jnp.where(jnp.isfinite(state.merit_start), state.merit_start, here.merit)
-        closeness = jnp.sqrt(jnp.minimum(1.0, here.merit / merit_start))
-        direction = newton_direction(
-            problem,
-            here,
-            metric,
-            rtol=_FORCING * closeness,
-            regularization=_REGULARIZATION * closeness**1.5,
-        )
-
-        def point(t) -> tuple[Array, Array, Array]:
-            x = problem.set.project(method.x + t * direction.x)
-            lam = positive_part(method.lam + t * direction.lam)
-            return x, lam, natural_merit(problem, x, lam, theta, metric)
-
-        t, (x, lam, _), helped, fast = line_search(point, here.merit, (method.x, method.lam, here.merit))
-        return _Trial(x, lam, learner, t, helped, fast, merit_start, direction.n_products, metric)
-
-    def _smoothed(self, problem: MisspecifiedVI, state: NewtonState) -> _Trial:
-        """As `_triangular`, on the smoothed map of a box, with iterates that may lie outside it where F allows that."""
-        learner = self._learn(problem, state.first.learner)
-        theta = learner.theta
-        assert state.newton is not None
-        x, lam, smoothing, probed = state.newton
-        metric, probed = _metric(problem, x, lam, theta, state.first.method, probed)
-        metric, probed = stiffened(problem, x, lam, theta, metric, probed)
-        here = smoothed_map(problem, x, lam, theta, metric, smoothing)
-        smoothing = here.smoothing
-        merit_start = jnp.where(jnp.isfinite(state.merit_start), state.merit_start, here.merit)
-        closeness = jnp.sqrt(jnp.minimum(1.0, here.merit / merit_start))
-        direction = smoothed_direction(
-            problem, here, rtol=_FORCING * closeness, regularization=_REGULARIZATION * closeness**1.5
-        )
-        free = may_leave_the_set(problem)
-        change = 0.0 if free else max_abs(here.product(direction.x, direction.lam)[0])
-
-        def point(t) -> tuple[Array, Array, Array, Array]:
-            x_t, lam_t = x + t * direction.x, lam + t * direction.lam
-            most_force = None if free else _AS_FORESEEN * (here.force + t * change)
-            if not free:
-                x_t, lam_t = problem.set.project(x_t), positive_part(lam_t)
-            c = smoothing.after(t).c
-            merit, unrest = smoothed_merit(problem, x_t, lam_t, theta, metric, c, most_force)
-            return x_t, lam_t, unrest, merit
-
-        start = (x, lam, jnp.ones(()), here.merit)
-        t, (x, lam, unrest, _), helped, _ = line_search(point, here.merit, start)
-        unrest = jax.lax.cond(
-            helped, lambda: unrest, lambda: unrest_at(problem, start[0], start[1], theta, metric)
-        )
-        newton = NewtonPoint(x, lam, smoothing.after(t), probed)
-        fast = jnp.asarray(True)  # if this step helps: the next one smooths less
-        x, lam = problem.set.project(x), positive_part(lam)
-        settled = unrest <= _SETTLED
-        n_products = direction.n_products + probed.n_products_since(state.newton.probed)
-        return _Trial(x, lam, learner, t, helped, fast, merit_start, n_products, metric, newton, settled)
-
-    def _coupled(self, problem: MisspecifiedVI, state: NewtonState) -> _Trial:
-        """(x, λ, θ) in one system: H depends on x, so no block comes first."""
-        method, learner = state.first.method, state.first.learner
-        x, lam, theta = method.x, method.lam, learner.theta
-        metric, _ = _metric(problem, x, lam, theta, method, Probed.nothing())
-        joint, energy = coupled_map(problem, x, theta, metric)
-        merit_here = joint.merit(x, lam, theta)
-        closeness = jnp.sqrt(jnp.minimum(1.0, merit_here / energy))
-        direction = joint.direction(
-            x, lam, theta, rtol=_FORCING * closeness, regularization=_REGULARIZATION * closeness
-        )
-
-        def point(t) -> tuple[Array, Array, PyTree, Array]:
-            x_t = problem.set.project(x + t * direction.x)
-            lam_t = positive_part(lam + t * direction.lam)
-            theta_t = problem.learning.set.project(tree_add_scaled(theta, t, direction.theta))
-            return x_t, lam_t, theta_t, joint.merit(x_t, lam_t, theta_t)
-
-        t, (x, lam, theta_t, _), helped, fast = line_search(point, merit_here, (x, lam, theta, merit_here))
-        theta = jax.tree.map(lambda new, old: jnp.where(helped, new, old), theta_t, theta)
-        learner = eqx.tree_at(lambda s: (s.theta, s.k), learner, (theta, learner.k + 1))
-        return _Trial(x, lam, learner, t, helped, fast, state.merit_start, direction.n_products, metric)
-
     def _learn(self, problem: MisspecifiedVI, learner: Any) -> Any:
         learning = problem.learning
         alone = not (learning.is_known or learning.depends_on_x)
@@ -434,22 +291,6 @@ class SemismoothNewton(Scheme):
 
     def _learned(self, problem: MisspecifiedVI, learner: Any) -> Any:
         return jax.lax.fori_loop(0, _N_LEARNING_STEPS, lambda _, s: self._learn(problem, s), learner)
-
-
-class _Trial(NamedTuple):
-    """Where a Newton step leads, whether it helps, and what it used."""
-
-    x: Float[Array, "..."]
-    lam: Float[Array, " J"]
-    learner: Any
-    t: Float[Array, ""]
-    helped: Bool[Array, ""]
-    fast: Bool[Array, ""]
-    merit_start: Float[Array, ""]
-    n_products: Int[Array, ""]
-    metric: Metric
-    newton: NewtonPoint | None = None
-    settled: Any = True
 
 
 def _smooths(problem: MisspecifiedVI) -> bool:
@@ -481,20 +322,6 @@ def _restarted(problem: MisspecifiedVI, first: SimultaneousState) -> NewtonPoint
     if not _smooths(problem):
         return None
     return NewtonPoint(first.method.x, first.method.lam, Smoothing.to_be_chosen(), Probed.nothing())
-
-
-def _metric(
-    problem: MisspecifiedVI, x: Array, lam: Array, theta: PyTree, first: AdaptiveState, probed: Probed
-) -> tuple[Metric, Probed]:
-    """The local metric, with the step and the slopes that the first-order method has found.
-
-    Where a Jacobian is small, f's slopes are those here: at a far start they may be beyond all measure.
-    """
-    gradient_sq = first.gradient_sq
-    if problem.n_constraints * math.prod(problem.shape) <= SMALL_JACOBIAN:
-        here = problem.at(theta).f.of_gradients(x, lambda gradient: jnp.sum(jnp.square(gradient)))[1]
-        gradient_sq = jnp.where((here > 0) & jnp.isfinite(here), here, gradient_sq)
-    return local_metric(problem, x, lam, theta, first.gamma, gradient_sq, probed)
 
 
 @eqx.filter_jit
