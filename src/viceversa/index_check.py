@@ -17,6 +17,8 @@ import jax.core
 import numpy as np
 from jax.extend import core as jax_core
 
+from viceversa.operations import inner_programs
+
 _READING = {"gather", "dynamic_slice"}
 _INDEXING = _READING | {"dynamic_update_slice"}  # and every kind of scatter
 _CALLS = ("jaxpr", "call_jaxpr", "fun_jaxpr")  # parameters that hold the program of a call
@@ -49,7 +51,7 @@ def primitives_of(jaxpr: Any) -> set[Any]:
     found = set()
     for equation in jaxpr.eqns:
         found.add(equation.primitive)
-        for inner in jax_core.jaxprs_in_params(equation.params) if equation.params else ():
+        for inner in inner_programs(equation.params) if equation.params else ():
             found |= primitives_of(inner)
     return found
 

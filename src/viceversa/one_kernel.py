@@ -17,8 +17,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax.core import Tracer
-from jax.extend import core
 from jaxlib.version import __version_info__
+
+from viceversa.operations import inner_programs
 
 try:
     from jax.experimental.xla_metadata import set_xla_metadata
@@ -170,10 +171,8 @@ def _equations(jaxpr: Any) -> Iterator[Any]:
     """The operations of a program and of the functions within it."""
     for equation in jaxpr.eqns:
         yield equation
-        for parameter in equation.params.values():
-            for inner in parameter if isinstance(parameter, (tuple, list)) else (parameter,):
-                if isinstance(inner, (core.ClosedJaxpr, core.Jaxpr)):
-                    yield from _equations(getattr(inner, "jaxpr", inner))
+        for inner in inner_programs(equation.params):
+            yield from _equations(inner)
 
 
 def _is_plain(equation: Any) -> bool:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
+
+from jax.extend import core as jax_core
 
 # Operations that act on every entry by itself.
 ELEMENTWISE = frozenset(
@@ -18,3 +21,13 @@ def evaluated(eqn: Any, arrays: list[Any]) -> list[Any]:
     functions, params = found if isinstance(found, tuple) else ((), found)  # a pair before JAX 0.9
     out = eqn.primitive.bind(*functions, *arrays, **params)
     return list(out) if eqn.primitive.multiple_results else [out]
+
+
+def inner_programs(params: dict[str, Any]) -> Iterator[Any]:
+    """The programs among an operation's parameters: bodies of loops, branches, functions that are called."""
+    for value in params.values():
+        for inner in value if isinstance(value, (tuple, list)) else (value,):
+            if isinstance(inner, jax_core.ClosedJaxpr):
+                yield inner.jaxpr
+            elif isinstance(inner, jax_core.Jaxpr):
+                yield inner

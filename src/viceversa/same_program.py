@@ -13,6 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from jax.extend import core as jax_core
 
+from viceversa.operations import inner_programs
+
 _MOST_PROGRAMS = 1024
 # Parameters of a derivative rule that compare.
 _COMPARABLE = (jax_core.ClosedJaxpr, jax_core.Jaxpr, tuple, list, int, str, type(None))
@@ -101,5 +103,5 @@ def literals_of(jaxpr: Any) -> Iterator[Any]:
     for variables in (*(equation.invars for equation in jaxpr.eqns), jaxpr.outvars):
         yield from (each for each in variables if isinstance(each, jax_core.Literal))
     for equation in jaxpr.eqns:
-        for inner in jax_core.jaxprs_in_params(equation.params):
+        for inner in inner_programs(equation.params):
             yield from literals_of(inner)

@@ -16,14 +16,16 @@ from jaxlib import xla_client
 from jaxlib.version import __version_info__
 
 # How a client is made is no public matter: only releases it was tried with are asked.
-_TRIED = {(0, 8), (0, 9), (0, 10)}
+_TRIED = {(0, 10)}
 _elsewhere = contextlib.nullcontext()
 
 
 def in_this_thread() -> contextlib.AbstractContextManager[Any]:
     """A context in which programs run where they are called; one that does nothing where devices were chosen or are many."""
-    device = _device() if jax.default_device.value is None else None
-    return _elsewhere if device is None else jax.default_device(device)
+    device = _device()
+    if device is None or jax.default_device.value is not None:
+        return _elsewhere
+    return jax.default_device(device)
 
 
 @cache

@@ -129,6 +129,17 @@ def _stationarity(problem: MisspecifiedVI, theta: PyTree, lam: Array) -> Callabl
     return lambda x: F(x) + f.vjp(x)[1](lam)
 
 
+def kkt_map(problem: MisspecifiedVI, theta: PyTree) -> Callable[[Array, Array], tuple[Array, Array]]:
+    """(x, λ) ↦ (F + Jfᵀλ, f)."""
+    F, f, _ = problem.at(theta)
+
+    def kkt(x: Array, lam: Array) -> tuple[Array, Array]:
+        f_x, pullback = f.vjp(x)
+        return F(x) + pullback(lam), f_x
+
+    return kkt
+
+
 class Direction(NamedTuple):
     """The Newton step and the number of products it took."""
 
@@ -167,14 +178,8 @@ def merit_of(r_x: Array, r_lam: Array, metric: Metric) -> Float[Array, ""]:
 
 def linearise(problem: MisspecifiedVI, x: Array, lam: Array, theta: PyTree, metric: Metric) -> Linearised:
     """The natural map and its derivative at (x, λ, θ), in one evaluation."""
-    F, f, X = problem.at(theta)
-
-    def kkt(at: Array, multiplier: Array) -> tuple[Array, Array]:
-        f_x, pullback = f.vjp(at)
-        return F(at) + pullback(multiplier), f_x
-
-    (G, f_x), product = jax.linearize(kkt, x, lam)
-    projected, derivative = jax.linearize(X.project, x - metric.gamma * G)
+    (G, f_x), product = jax.linearize(kkt_map(problem, theta), x, lam)
+    projected, derivative = jax.linearize(problem.set.project, x - metric.gamma * G)
     r_x = x - projected
     r_lam = lam - positive_part(lam + metric.rho * f_x)
     active = lam + metric.rho * f_x > 0

@@ -14,7 +14,6 @@ own to be scaled by, this takes ten to thirty steps where a smoothed map takes h
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
@@ -26,7 +25,7 @@ from viceversa.numerics import max_abs, positive_part
 from viceversa.problem import MisspecifiedVI
 from viceversa.schemes.aggregates import corrected
 from viceversa.schemes.central_path import CentralPath, Pair, follow
-from viceversa.schemes.newton_system import Metric
+from viceversa.schemes.newton_system import Metric, kkt_map
 from viceversa.schemes.row_sums import RowStep, elimination, row_system, sums_of_rows
 from viceversa.schemes.smoothed_projection import may_vary
 from viceversa.sets import Simplex
@@ -61,24 +60,13 @@ def meets_in_totals(problem: MisspecifiedVI) -> bool:
     found = []
 
     def asked(x: Array, lam: Array, theta: PyTree) -> None:
-        product = jax.linearize(_kkt(problem, theta), x, lam)[1]
+        product = jax.linearize(kkt_map(problem, theta), x, lam)[1]
         diagonals = Metric(jnp.ones_like(x), jnp.ones_like(lam))
         found.append(elimination(product, RowStep(x, lam, sums_of_rows(x)), diagonals) is not None)
 
     x, lam = (float64_of(shape) for shape in (problem.shape, (problem.n_constraints,)))
     jax.eval_shape(asked, x, lam, problem.learning.set.zeros())
     return found[-1]
-
-
-def _kkt(problem: MisspecifiedVI, theta: PyTree) -> Callable[[Array, Array], tuple[Array, Array]]:
-    """(x, λ) ↦ (F + Jfᵀλ, f)."""
-    F, f, _ = problem.at(theta)
-
-    def kkt(x: Array, lam: Array) -> tuple[Array, Array]:
-        f_x, pullback = f.vjp(x)
-        return F(x) + pullback(lam), f_x
-
-    return kkt
 
 
 def row_interior_point(problem: MisspecifiedVI, theta: PyTree) -> InteriorOfRows:
@@ -88,7 +76,7 @@ def row_interior_point(problem: MisspecifiedVI, theta: PyTree) -> InteriorOfRows
     total = jnp.asarray(X.total)[..., None]
     free = jnp.broadcast_to(may_vary(X), X.shape)
     n_pairs = jnp.sum(free) + problem.n_constraints
-    kkt = _kkt(problem, theta)
+    kkt = kkt_map(problem, theta)
 
     def over_x(part: Array, now: _Iterate) -> Array:
         return jnp.where(free, part / jnp.where(free, now.x, 1.0), 0.0)

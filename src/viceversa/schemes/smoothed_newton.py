@@ -21,6 +21,7 @@ from viceversa.schemes.aggregates import Aggregates, solve_by_aggregates
 from viceversa.schemes.newton_system import (
     Direction,
     Metric,
+    kkt_map,
     merit_of,
     n_unknowns,
     relative_to,
@@ -92,13 +93,8 @@ def smoothed_map(
     c is an energy, as the merit ‖r_x‖²/γ + ‖r_λ‖²/ρ is, so that units do not matter; to be chosen, it becomes the mean
     square of the residuals that the map without smoothing has.
     """
-    F, f, X = problem.at(theta)
-
-    def kkt(at: Array, multiplier: Array) -> tuple[Array, Array]:
-        f_x, pullback = f.vjp(at)
-        return F(at) + pullback(multiplier), f_x
-
-    (G, f_x), product = jax.linearize(kkt, x, lam)
+    X = problem.set
+    (G, f_x), product = jax.linearize(kkt_map(problem, theta), x, lam)
 
     def typical() -> Array:
         r_x = x - _resting_place(X, x, G, metric)
