@@ -10,14 +10,12 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, PyTree
+from jaxtyping import PyTree
 
 from viceversa import precision
 from viceversa.certificates.residuals import (
     Relative,
     Residuals,
-    Scales,
-    constraint_units,
     force_at_start,
     residuals,
     start_scales,
@@ -107,34 +105,30 @@ def certify(
         start = problem.set.project(start) if x0 is None else start
         theta_start = theta if theta0 is None else problem.check_theta("theta0", theta0)
         run = evaluate if problem.runs_on_host else evaluate_compiled
-        found, values, units = jax.tree.map(
-            np.asarray, run(problem, x, multiplier, theta, start, theta_start)
-        )
-    certificate = build_certificate(problem, found, values, units, tol)
+        found = jax.tree.map(np.asarray, run(problem, x, multiplier, theta, start, theta_start))
+    certificate = build_certificate(problem, found, tol)
     if not detail:
         return certificate
     from viceversa.certificates.detail import detailed_statements  # late: constants need this package first
 
     error = certificate.learning_error
-    lines = detailed_statements(problem, x, multiplier, theta, values, error, constants, declared)
+    lines = detailed_statements(problem, x, multiplier, theta, found.f, error, constants, declared)
     return replace(certificate, statements=lines)
 
 
-def build_certificate(
-    problem: MisspecifiedVI, found: Residuals, values: np.ndarray, units: np.ndarray, tol: float
-) -> Certificate:
-    """Words and names for computed residuals; a constraint is violated when f_j > tol·f̂_j (its `units`)."""
+def build_certificate(problem: MisspecifiedVI, found: Residuals, tol: float) -> Certificate:
+    """Words and names for computed residuals; a constraint is violated when f_j > tol·f̂_j."""
     relative = dict(zip(Relative._fields, map(float, found.relative), strict=True))
     violated: tuple[str, ...] = ()
     if not relative["feasibility"] <= tol:
-        is_violated = values > tol * units
-        worst_first = np.argsort(-values)
+        is_violated = found.f > tol * found.f_hat
+        worst_first = np.argsort(-np.asarray(found.f))
         violated = tuple(problem.constraint_names[j] for j in worst_first if is_violated[j])
     return Certificate(
         kkt_residual=float(found.kkt),
         infeasibility=float(found.infeasibility),
         relative=relative,
-        constraint_values=values,
+        constraint_values=np.asarray(found.f),
         violated=violated,
         learning_error=float(found.learning_error),
         learning_provenance=problem.learning.provenance,
@@ -142,22 +136,13 @@ def build_certificate(
     )
 
 
-def evaluate(
-    problem: MisspecifiedVI, x: Any, lam: Any, theta: PyTree, x0: Any, theta0: PyTree
-) -> tuple[Residuals, Array, Array]:
+def evaluate(problem: MisspecifiedVI, x: Any, lam: Any, theta: PyTree, x0: Any, theta0: PyTree) -> Residuals:
+    """The residuals at a point of a problem that was begun at (x_0, θ_0), with nothing left out."""
     x, lam, x0 = jnp.asarray(x), jnp.asarray(lam), jnp.asarray(x0)
     theta, theta0 = jax.tree.map(jnp.asarray, (theta, theta0))
     scales = start_scales(problem, x0, theta0)
-    scales = scales.at(problem, x, theta, force_at_start(problem, x0, theta))
-    return evaluate_in(scales, problem, x, lam, theta)
-
-
-def evaluate_in(
-    scales: Scales, problem: MisspecifiedVI, x: Array, lam: Array, theta: PyTree
-) -> tuple[Residuals, Array, Array]:
-    """The residuals at a point, f and its units, in scales whose slopes were taken there."""
-    found, f_x = residuals(problem, x, lam, theta, scales, scales_at_x=True), problem.at(theta).f(x)
-    return found, f_x, constraint_units(scales, f_x)
+    scales = scales._replace(F_start=force_at_start(problem, x0, theta))
+    return residuals(problem, x, lam, theta, scales, in_full=True)
 
 
 evaluate_compiled = eqx.filter_jit(evaluate)

@@ -33,22 +33,15 @@ _NEWTON_STEPS = 4.0
 class Scales(NamedTuple):
     """What the units of everything relative are made of: the start, and numbers taken there.
 
-    x0 and theta0 are kept for x̂ and θ̂; F_least is the least unit of F; f_start = |f(x_0)|. At the point (x, θ) named by the
-    caller are F_start = ‖F(x_0, θ)‖∞, f_slope = Σ_i |∂_i f_j(x)| x̂_i and f_steepest = max_i |∂_i f_j(x)|.
+    x0 and theta0 are kept for x̂ and θ̂; F_least is the least unit of F; f_start = |f(x_0)|; F_start = ‖F(x_0, θ)‖∞ at the θ
+    of the point that is asked about.
     """
 
     x0: Float[Array, "..."]
     F_start: Float[Array, ""]
     F_least: Float[Array, ""]
     f_start: Float[Array, " J"]
-    f_slope: Float[Array, " J"]
-    f_steepest: Float[Array, " J"]
     theta0: PyTree
-
-    def at(self, problem: MisspecifiedVI, x: Array, theta: PyTree, F_start: Array) -> Scales:
-        """The same at another point (x, θ), where F_start is known."""
-        slope, steepest = constraint_slopes(problem, x, self.x0, theta)
-        return self._replace(F_start=F_start, f_slope=slope, f_steepest=steepest)
 
 
 class Relative(NamedTuple):
@@ -61,12 +54,14 @@ class Relative(NamedTuple):
 
 
 class Residuals(NamedTuple):
-    """kkt = ‖(x − P_X(x − F − Jfᵀλ), λ − [λ + f]₊)‖∞; infeasibility = 1ᵀ[f]₊; both at the given θ."""
+    """kkt = ‖(x − P_X(x − F − Jfᵀλ), λ − [λ + f]₊)‖∞; infeasibility = 1ᵀ[f]₊; f itself and its units; all at the given θ."""
 
     kkt: Float[Array, ""]
     infeasibility: Float[Array, ""]
     learning_error: Float[Array, ""]
     relative: Relative
+    f: Float[Array, " J"]
+    f_hat: Float[Array, " J"]
 
     def worst(self) -> Float[Array, ""]:
         """The largest relative part."""
@@ -88,15 +83,12 @@ def theta_scale(problem: MisspecifiedVI, theta: PyTree, theta0: PyTree) -> Float
 
 
 def start_scales(problem: MisspecifiedVI, x0: Array, theta: PyTree) -> Scales:
-    """The scales at the start; what belongs to a point is not asked for before there is one (see `at`), and 0 until then."""
-    none = jnp.zeros(problem.n_constraints)
+    """The scales at the start; F_start belongs to a point, and is 0 until there is one."""
     return Scales(
         x0=x0,
         F_start=jnp.zeros(()),
         F_least=least_force(problem, x0, theta),
         f_start=_finite_or_zero(jnp.abs(problem.at(theta).f(x0))),
-        f_slope=none,
-        f_steepest=none,
         theta0=theta,
     )
 
@@ -160,9 +152,9 @@ def constraint_slopes(
     return found[:, 0], found[:, 1]
 
 
-def constraint_units(scales: Scales, f_x: Array) -> Float[Array, " J"]:
+def _constraint_units(f_start: Array, f_x: Array, slope: Array) -> Float[Array, " J"]:
     """f̂_j = max(slope_j, min(|f_j(x_0)|, |f_j(x)| + slope_j)): as F̂, not more at x_0 than x tells."""
-    return jnp.maximum(scales.f_slope, jnp.minimum(scales.f_start, jnp.abs(f_x) + scales.f_slope))
+    return jnp.maximum(slope, jnp.minimum(f_start, jnp.abs(f_x) + slope))
 
 
 def _finite_or_zero(u: Array) -> Array:
@@ -170,9 +162,17 @@ def _finite_or_zero(u: Array) -> Array:
 
 
 def residuals(
-    problem: MisspecifiedVI, x: Array, lam: Array, theta: PyTree, scales: Scales, *, scales_at_x: bool = False
+    problem: MisspecifiedVI,
+    x: Array,
+    lam: Array,
+    theta: PyTree,
+    scales: Scales,
+    *,
+    in_full: bool | Array = False,
 ) -> Residuals:
-    """Everything the core certificate is made of, at (x, λ, θ), in scales of this θ; `scales_at_x`: with f's slopes of this x.
+    """Everything the core certificate is made of, at (x, λ, θ), in scales of this θ.
+
+    f's slopes, which its units need, take J pullbacks: far from a solution they count as 0 unless `in_full`.
 
     Stationarity is measured by x̃ = P_X(x + t g), g = −(F + Jfᵀλ), with t the largest x̂ over F̂: then g lies within
     ‖x − x̃‖/t of the normal cone of X at x̃, and x̃ within ‖x − x̃‖ of x; both are tol in their own units.
@@ -191,20 +191,21 @@ def residuals(
     stationarity = moved / reach
     learning_error = learning_error_bound(problem.learning, theta, x)
     learning = _relative(learning_error, theta_scale(problem, theta, scales.theta0))
-    if not scales_at_x:
-        f_slope, f_steepest = numerics.cond(
-            jnp.maximum(stationarity, learning) <= _CLOSE,
+    if in_full is True:
+        slope, steepest = constraint_slopes(problem, x, scales.x0, theta)
+    else:
+        slope, steepest = numerics.cond(
+            (jnp.maximum(stationarity, learning) <= _CLOSE) | in_full,
             lambda at: constraint_slopes(problem, at, scales.x0, theta),
-            lambda at: (scales.f_slope, scales.f_steepest),
+            lambda at: (jnp.zeros_like(f_x), jnp.zeros_like(f_x)),
             x,
             on_host=problem.runs_on_host,
         )
-        scales = scales._replace(f_slope=f_slope, f_steepest=f_steepest)
-    f_hat = constraint_units(scales, f_x)
+    f_hat = _constraint_units(scales.f_start, f_x, slope)
     budget = jnp.sum(lam * f_hat) + F_hat * jnp.sum(jnp.broadcast_to(x_hat, x.shape))
     # A sum of products may hide much where forces or coordinates differ in size: a constraint that does not hold with equality
     # must not press either.
-    pressing = jnp.minimum(_relative(jnp.abs(f_x), f_hat), _relative(lam * scales.f_steepest, force))
+    pressing = jnp.minimum(_relative(jnp.abs(f_x), f_hat), _relative(lam * steepest, force))
     complementarity = _relative(jnp.max(lam * jnp.abs(f_x), initial=0.0), budget)
     natural = max_abs(x - X.project(x + g))
     complementary = max_abs(lam - positive_part(lam + f_x))
@@ -218,6 +219,8 @@ def residuals(
             complementarity=jnp.maximum(complementarity, jnp.max(pressing, initial=0.0)),
             learning=learning,
         ),
+        f=f_x,
+        f_hat=f_hat,
     )
 
 

@@ -11,8 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PyTree
 
-from viceversa.certificates.kkt import evaluate_in
-from viceversa.certificates.residuals import Scales, force_at_start, start_scales
+from viceversa.certificates.residuals import Residuals, Scales, force_at_start, start_scales
 from viceversa.driver.compiled import Compiled
 from viceversa.driver.packing import Later, Packed
 from viceversa.driver.recording import Row, Truth, measure
@@ -38,6 +37,7 @@ _SHORT_GRID = 1000
 # An unbounded iterate that has grown so many times larger than 1, the set and where it started: no unit explains that.
 _DIVERGED = 1e18
 _RESTLESS = 0.1  # the least relative residual of one that diverges
+_ALMOST_ANYTHING = 0.1  # a tolerance from which points far from a solution pass
 
 
 class ForceAtStart(NamedTuple):
@@ -126,28 +126,32 @@ def look(
     tol,
     truth: Truth | None,
     keep_points: bool,
-) -> tuple[Progress, Row]:
-    """Metrics of the current point, and whether they say stop."""
+    last,
+) -> tuple[Progress, Row, Residuals]:
+    """Metrics of the current point, and whether they or the `last` iteration say stop; then the residuals are the certificate's."""
     point = scheme.output(progress.scheme)
     counts = scheme.counts(problem, progress.scheme, progress.k)
     phase = scheme.phase(progress.scheme)
     force = progress.force.at(problem, scales.x0, point.theta)
     scales = scales._replace(F_start=force.size)
-    row, found = measure(problem, point, progress.info, counts, phase, scales, truth, keep_points)
+    size = max_abs(point.x)
+    width = jnp.max(jnp.where(jnp.isfinite(problem.x_width), problem.x_width, 0.0), initial=0.0)
+    usual = 1.0 + max_abs(scales.x0) + width
+    is_huge = size > _DIVERGED * usual
+    gives_up = scheme.gives_up(progress.scheme)
+    gives_up = jnp.asarray(False) if gives_up is None else gives_up
+    may_end = is_huge | gives_up | (progress.k >= last) | (tol > _ALMOST_ANYTHING)
+    row, found = measure(problem, point, progress.info, counts, phase, scales, truth, keep_points, may_end)
     converging = scheme.converging(progress.scheme)
     target = tol if converging is None else jnp.where(converging, _BETTER * tol, tol)
     settled = scheme.settled(progress.scheme)
     reached = (found.worst() <= target) & (tol > 0) & (True if settled is None else settled)
     finite = all_finite((point, found))
-    size = max_abs(point.x)
-    width = jnp.max(jnp.where(jnp.isfinite(problem.x_width), problem.x_width, 0.0), initial=0.0)
-    usual = 1.0 + max_abs(scales.x0) + width
-    gives_up = scheme.gives_up(progress.scheme)
-    running = RUNNING if gives_up is None else jnp.where(gives_up, STALLED, RUNNING)
-    diverged = (size > _DIVERGED * usual) & (found.worst() > _RESTLESS)
+    running = jnp.where(gives_up, STALLED, RUNNING)
+    diverged = is_huge & (found.worst() > _RESTLESS)
     verdict = jnp.where(reached, REACHED, jnp.where(diverged, DIVERGED, running))
     verdict = jnp.where(finite, verdict, NONFINITE)
-    return eqx.tree_at(lambda now: (now.verdict, now.force), progress, (verdict, force)), row
+    return eqx.tree_at(lambda now: (now.verdict, now.force), progress, (verdict, force)), row, found
 
 
 @jax.tree_util.register_dataclass
@@ -188,9 +192,8 @@ class Outcome(NamedTuple):
     standing: Later  # a Standing
     rows: Later  # a Row of columns, and their iterations
     point: Point
-    constraint_values: Any
-    constraint_units: Any
-    summary: Float[Array, " 16"]
+    found: Residuals
+    summary: Float[Array, " 9"]
 
 
 class Given(NamedTuple):
@@ -206,9 +209,11 @@ class Given(NamedTuple):
 
 
 class Carry(NamedTuple):
-    """What changes: a packed Progress, packed rows below one another, their iterations, how many, and whether to go on."""
+    """What changes: a packed Progress, packed residuals at its point, packed rows below one another, their iterations, how many,
+    and whether to go on."""
 
     run: Packed
+    found: Packed
     rows: Packed
     ks: Int[Array, " rows"]
     n: Int[Array, ""]
@@ -216,7 +221,7 @@ class Carry(NamedTuple):
 
 
 def begin(problem: Packed, scheme: Packed, settings: Packed, starts: Packed) -> Packed:
-    """A whole run: starts projected, the loop, and the residuals that the certificate is made of; an Outcome."""
+    """A whole run: starts projected, and the loop, whose last look has the residuals of the certificate; an Outcome."""
 
     view, problem = _seen_by(problem, scheme)
 
@@ -274,34 +279,29 @@ def _stretch(view: View, given: Given, run: Packed) -> Packed:
         until = jnp.where((n == 0) & (now.k == 0), now.k, _at(grid, jnp.minimum(ahead, n_grid - 1)))
         return Packed.like(advance(problem, scheme, now, until))
 
-    def seen(given: Given, run: Packed) -> tuple[Packed, Packed, Array, Array]:
-        """The run with its verdict, the row to be written, its iteration, and whether to go on."""
+    def seen(given: Given, run: Packed) -> tuple[Packed, Packed, Packed, Array, Array]:
+        """The run with its verdict, the residuals, the row to be written, its iteration, and whether to go on."""
         problem, scheme, at = given.unpacked()
         scales, _ = given.began.whole()
-        now, row = look(problem, scheme, run.whole(), scales, at.tol, view.truth(at.truth), at.keep_points)
-        going = (now.verdict == RUNNING) & (now.k < jnp.asarray(at.grid)[-1])
-        return Packed.like(now), Packed.like(view.row(row)), now.k, going
+        last, truth = jnp.asarray(at.grid)[-1], view.truth(at.truth)
+        now, row, found = look(problem, scheme, run.whole(), scales, at.tol, truth, at.keep_points, last)
+        going = (now.verdict == RUNNING) & (now.k < last)
+        return Packed.like(now), Packed.like(found), Packed.like(view.row(row)), now.k, going
 
     def closed(given: Given, carry: Carry) -> Packed:
         """The Outcome."""
         (problem, scheme, _), now = given.unpacked(), carry.run.whole()
         scales, moved = given.began.whole()
-        point = scheme.output(now.scheme)
-        there = scales.at(problem, point.x, point.theta, now.force.size)
-        found, values, units = evaluate_in(there, problem, point.x, point.lam, point.theta)
         summary = [now.verdict, now.k, jnp.minimum(carry.n, n_rows)]
-        summary += [found.kkt, found.infeasibility, found.learning_error, *found.relative]
-        summary += [*scheme.counts(problem, now.scheme, now.k)]
-        summary += [*moved]
+        summary += [*scheme.counts(problem, now.scheme, now.k), *moved]
         summary = jnp.stack([jnp.asarray(number, jnp.float64) for number in summary])
         here = Later(Standing(now, scales, moved))
         return Packed.of(
             Outcome(
                 here,
                 Later((carry.rows, carry.ks)),
-                view.point(point),
-                values,
-                units,
+                view.point(scheme.output(now.scheme)),
+                carry.found.whole(),
                 summary,
             )
         )
@@ -310,13 +310,15 @@ def _stretch(view: View, given: Given, run: Packed) -> Packed:
     move, see = Kernel(moved, given, run, none), Kernel(seen, given, run)
 
     def segment(carry: Carry) -> Carry:
-        run, row, k, going = see(given, move(given, carry.run, carry.n))
+        run, found, row, k, going = see(given, move(given, carry.run, carry.n))
         at = jnp.minimum(carry.n, n_rows - 1)
         rows = jax.tree.map(lambda table, part: _put(table, part, at), carry.rows, row)
-        return Carry(run, rows, _put(carry.ks, k, at), carry.n + 1, going)
+        return Carry(run, found, rows, _put(carry.ks, k, at), carry.n + 1, going)
 
-    rows = jax.tree.map(lambda part: jnp.zeros((n_rows, *part.shape), part.dtype), see.shapes[1])
-    carry = Carry(run, rows, jnp.zeros(n_rows, jnp.int64), none, jnp.asarray(True))
+    _, found, row, _, _ = see.shapes
+    found = jax.tree.map(lambda part: jnp.zeros(part.shape, part.dtype), found)
+    rows = jax.tree.map(lambda part: jnp.zeros((n_rows, *part.shape), part.dtype), row)
+    carry = Carry(run, found, rows, jnp.zeros(n_rows, jnp.int64), none, jnp.asarray(True))
     carry = jax.lax.while_loop(lambda carry: carry.going, segment, carry)
     return Kernel(closed, given, carry)(given, carry)
 

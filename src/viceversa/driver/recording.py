@@ -91,9 +91,10 @@ def measure(
     scales: Scales,
     truth: Truth | None,
     keep_points: bool,
+    is_last: Array,
 ) -> tuple[Row, Residuals]:
-    """The traced metrics of one recorded iteration."""
-    found = residuals(problem, point.x, point.lam, point.theta, scales)
+    """The traced metrics of one recorded iteration; `is_last`: it may be the one that the certificate is about."""
+    found = residuals(problem, point.x, point.lam, point.theta, scales, in_full=is_last)
     f_average = problem.at(point.theta).f(point.x_average)
     row = Row(
         residual=found.kkt,

@@ -25,7 +25,9 @@ from viceversa.methods.base import OracleCounts
 from viceversa.problem import MisspecifiedVI
 from viceversa.schemes.base import Scheme
 
-_N_TIGHTENINGS = 3  # how often the loop goes on after its own cheap test passed but the certificate did not
+_N_TIGHTENINGS = (
+    3  # how often a chunked run goes on after its own test passed but the certificate's rounding differed
+)
 # Relative violation above which a scheme that gives up may be facing an empty feasible set.
 _SUSPICIOUS = 1e-6
 _FAR = 0.1  # the relative residual of a point that has come nowhere
@@ -59,30 +61,23 @@ class Run:
 
     # -- the two ways to go round --------------------------------------------------------------
     def fused(self) -> Solution:
-        """One compiled program; it goes on with a tighter test while the certificate disagrees with its own."""
-        began = self.clock()
-        settings = self.settings
-        outcome = loop.begin_compiled(self.problem, self.scheme, settings, self.starts)
-        n_tightenings, since = 0, (0, 0.0)
+        """One compiled program; it goes on after the host has helped a scheme that gave up."""
+        began, since = self.clock(), (0, 0.0)
+        outcome = loop.begin_compiled(self.problem, self.scheme, self.settings, self.starts)
         while True:
             verdict, k, n_rows, certificate = self._read(outcome)
             now = (k, self.clock() - began)
             self.pieces.append(Recorded(outcome.rows, n_rows, since, now))
-            since, forced = now, None
-            tighten = verdict == loop.REACHED and not certificate.holds and n_tightenings < _N_TIGHTENINGS
-            if not (tighten or verdict == loop.STALLED):
+            since = now
+            if verdict != loop.STALLED:
                 return self._solution(self._status(verdict, certificate), certificate, k, now[1])
             standing = outcome.standing.whole()
             self.progress = standing.progress
-            if tighten:
-                settings, n_tightenings = replace(settings, tol=settings.tol / 10.0), n_tightenings + 1
-                self.progress = eqx.tree_at(lambda now: now.verdict, self.progress, np.asarray(loop.RUNNING))
-            else:
-                forced = self._help(certificate, View(self.problem, self.scheme).problem(self.problem))
+            forced = self._help(certificate, View(self.problem, self.scheme).problem(self.problem))
             if forced is not None:
                 return self._solution(forced, certificate, k, now[1])
             standing = replace(standing, progress=self.progress)
-            outcome = loop.go_on_compiled(self.problem, self.scheme, settings, standing)
+            outcome = loop.go_on_compiled(self.problem, self.scheme, self.settings, standing)
 
     def chunked(self, callback: Callable | None, time_limit: float | None, verbose: int) -> Solution:
         """The same segments one at a time, visiting the host (callback, clock, printing) after each."""
@@ -108,8 +103,15 @@ class Run:
             )
             k = int(self.progress.k)
             spent += self.clock() - began
-            self.progress, row = look(
-                self.problem, self.scheme, self.progress, scales, tol, settings.truth, settings.keep_points
+            self.progress, row, _ = look(
+                self.problem,
+                self.scheme,
+                self.progress,
+                scales,
+                tol,
+                settings.truth,
+                settings.keep_points,
+                grid[-1],
             )
             self._keep(row, k, spent)
             seen = self._seen(row, k, spent)
@@ -158,20 +160,18 @@ class Run:
     def _read(self, outcome: loop.Outcome) -> tuple[int, int, int, Certificate]:
         """The verdict, the iteration, the number of rows and the certificate of a compiled stretch."""
         self.standing, self.point = outcome.standing, outcome.point
-        verdict, k, n_rows, kkt, infeasibility, learning_error, *numbers = outcome.summary.tolist()
-        found = Residuals(kkt, infeasibility, learning_error, Relative(*numbers[:4]))
-        self.counts, self.moved = OracleCounts(*map(int, numbers[4:-2])), numbers[-2:]
-        values, units = outcome.constraint_values, outcome.constraint_units
-        certificate = build_certificate(self.problem, found, values, units, float(self.settings.tol))
+        verdict, k, n_rows, *numbers = outcome.summary.tolist()
+        self.counts, self.moved = OracleCounts(*map(int, numbers[:-2])), numbers[-2:]
+        certificate = build_certificate(self.problem, outcome.found, float(self.settings.tol))
         return int(verdict), int(k), int(n_rows), certificate
 
     def _certify(self, x0, theta0) -> Certificate:
         point = self.point = jax.tree.map(np.asarray, self.scheme.output(self.progress.scheme))
         if not all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(point)):
-            worst = jnp.asarray(jnp.inf)
-            found = Residuals(worst, worst, worst, Relative(worst, worst, worst, worst))
-            nothing = np.full(self.problem.n_constraints, np.nan)
-            return build_certificate(self.problem, found, nothing, nothing, float(self.settings.tol))
+            worst, nothing = jnp.asarray(jnp.inf), jnp.full(self.problem.n_constraints, jnp.nan)
+            relative = Relative(worst, worst, worst, worst)
+            found = Residuals(worst, worst, worst, relative, f=nothing, f_hat=nothing)
+            return build_certificate(self.problem, found, float(self.settings.tol))
         return certify(
             self.problem, point.x, point.lam, point.theta, x0=x0, theta0=theta0, tol=float(self.settings.tol)
         )
