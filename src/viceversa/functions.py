@@ -154,18 +154,18 @@ def trace(name: str, function: Any, *likes: PyTree) -> Any:
 def trace_with_output(name: str, function: Any, *likes: PyTree) -> Traced:
     """`trace`, and what comes out; a callback is called once, at `likes`."""
     _require_callable(name, function)
-    with precision.double():
-        if isinstance(function, Callback):
+    if isinstance(function, Callback):
+        with precision.double():
             function = _named(name, function)
             value = function(*jax.tree.map(jnp.asarray, likes))
             return Traced(function, jax.ShapeDtypeStruct(value.shape, value.dtype))
-        avals = _avals(likes)
-        if isinstance(function, Program) and function.takes(avals):
-            return Traced(function, function.output_like())
-        key = _structure(function, avals)
-        known = _known_outputs.get(key)
-        if known is not None:
-            return Traced(_with_own_data(function), known)
+    avals = _avals(likes)
+    if isinstance(function, Program) and function.takes(avals):
+        return Traced(function, function.output_like())
+    known = _traced_before(function, avals)
+    if known is not None:
+        return known
+    with precision.double():
         closed, out_tree, is_jax_style = _trace_either_style(name, function, avals)
         output = jax.tree.unflatten(out_tree, closed.out_avals)
         primitives = index_check.primitives_of(closed.jaxpr)
@@ -174,9 +174,11 @@ def trace_with_output(name: str, function: Any, *likes: PyTree) -> Traced:
         if mode is not None and _are_floating(closed.out_avals):
             _refuse_without_derivative(name, function, avals, closed, primitives, mode)
         if is_jax_style and isinstance(function, (eqx.Module, jax.tree_util.Partial)):
+            leaves, tree = jax.tree.flatten(function)
+            key = _structure(function, leaves, tree, avals)
             if key is not None:
                 _known_outputs[key] = output
-            return Traced(_with_own_data(function), output)
+            return Traced(_with_own_data(function, leaves, tree), output)
         data = [_own(const) for const in closed.consts]
     _warn_about_single_precision(name, data)
     program = Program(data=data, jaxpr=known_program(function, closed.jaxpr), out_tree=out_tree, name=name)
@@ -208,11 +210,10 @@ def _own(array: Any) -> np.ndarray:
     return precision.float64_copy(array) if array.dtype == np.float64 else np.array(array, subok=False)
 
 
-def _with_own_data(module: Any) -> Any:
+def _with_own_data(module: Any, leaves: list, tree: Any) -> Any:
     """A user's module with its NumPy arrays copied; those of this package hold copies already."""
     if type(module).__module__.startswith("viceversa."):
         return module
-    leaves, tree = jax.tree.flatten(module)
     if not any(isinstance(leaf, np.ndarray) for leaf in leaves):
         return module
     return jax.tree.unflatten(tree, [_own(leaf) if isinstance(leaf, np.ndarray) else leaf for leaf in leaves])
@@ -223,7 +224,7 @@ def _named(name: str, callback: Callback) -> Callback:
 
 
 def _avals(likes: tuple) -> tuple:
-    if all(isinstance(like, jax.ShapeDtypeStruct) for like in jax.tree.leaves(likes)):
+    if all(type(like) is jax.ShapeDtypeStruct for like in jax.tree.leaves(likes)):
         return likes
     return jax.tree.map(lambda like: float64_of(np.shape(like)), likes)
 
@@ -238,11 +239,33 @@ def float64_of(shape: tuple[int, ...]) -> jax.ShapeDtypeStruct:
 _known_outputs: dict[Any, Any] = {}
 
 
-def _structure(function: Any, avals: tuple) -> Any:
+def _traced_before(module: Any, avals: tuple) -> Traced | None:
+    """A module of a structure that was traced before, with its own data; a problem built again has most of its parts as they were."""
+    if not isinstance(module, eqx.Module):
+        return None
+    last = _last_taken(module)
+    if last and last[0] == avals:
+        return last[1]
+    leaves, tree = jax.tree.flatten(module)
+    output = _known_outputs.get(_structure(module, leaves, tree, avals))
+    if output is None:
+        return None
+    found = Traced(_with_own_data(module, leaves, tree), output)
+    if found.function is module:
+        last[:] = avals, found
+    return found
+
+
+@once_for_each
+def _last_taken(_module: Any) -> list:
+    """The shapes that a module was last taken with as it is, and what came of it; empty where it never was."""
+    return []
+
+
+def _structure(function: Any, leaves: list, tree: Any, avals: tuple) -> Any:
     """A module's structure and the shapes it is called with, or None for anything else."""
     if not isinstance(function, eqx.Module) or isinstance(function, (Program, Callback)):
         return None
-    leaves, tree = jax.tree.flatten(function)
     # 1, 1.0 and True are equal, but not the same.
     kinds = [(v.shape, v.dtype) if hasattr(v, "dtype") else (type(v), v) for v in leaves]
     shapes, theta = jax.tree.flatten(avals)
@@ -263,7 +286,7 @@ def output_like(function: Any, *likes: PyTree) -> Any:
         avals = _avals(likes)
         if isinstance(function, Program) and function.takes(avals):
             return function.output_like()
-        known = _known_outputs.get(_structure(function, avals))
+        known = _known_outputs.get(_structure(function, *jax.tree.flatten(function), avals))
         return jax.eval_shape(function, *avals) if known is None else known
 
 

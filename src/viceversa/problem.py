@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
 import jax
@@ -99,6 +99,8 @@ class MisspecifiedVI(QuickModule):
         >>> problem.n_constraints
         1
     """
+
+    sets_fields_at_once: ClassVar[bool] = True
 
     operator: Any
     set: ConvexSet

@@ -1,18 +1,32 @@
-"""Equinox modules whose attributes are as quick to read as those of any object."""
+"""Equinox modules that are quick to make, and whose attributes are as quick to read as those of any object."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import equinox as eqx
 
 
-class QuickModule(eqx.Module):
+class _QuickMeta(type(eqx.Module)):
+    """Makes an object that sets its own fields at once without Equinox's look at each of them."""
+
+    def __call__(cls: Any, *args: Any, **kwargs: Any) -> Any:
+        if not cls.sets_fields_at_once:
+            return super().__call__(*args, **kwargs)
+        made = object.__new__(cls)
+        made.__init__(*args, **kwargs)
+        return made
+
+
+class QuickModule(eqx.Module, metaclass=_QuickMeta):
     """For what every solve reads dozens of times: problems, sets, learning, schemes.
 
     Equinox looks at every attribute on its way out, to make a pytree of it should it be a bound method. A method of these
     classes is called where it is read, so nothing needs that.
     """
+
+    # Whether `__init__` ends with `set_fields` for all of them, as the classes do of which a re-solve makes new objects.
+    sets_fields_at_once: ClassVar[bool] = False
 
     if not TYPE_CHECKING:
         __getattribute__ = object.__getattribute__

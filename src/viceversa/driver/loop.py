@@ -192,8 +192,9 @@ class Outcome(NamedTuple):
     standing: Later  # a Standing
     rows: Later  # a Row of columns, and their iterations
     point: Point
-    found: Residuals
-    summary: Float[Array, " 9"]
+    constraint_values: Any
+    constraint_units: Any
+    summary: Float[Array, " 16"]
 
 
 class Given(NamedTuple):
@@ -291,8 +292,9 @@ def _stretch(view: View, given: Given, run: Packed) -> Packed:
     def closed(given: Given, carry: Carry) -> Packed:
         """The Outcome."""
         (problem, scheme, _), now = given.unpacked(), carry.run.whole()
-        scales, moved = given.began.whole()
+        (scales, moved), found = given.began.whole(), carry.found.whole()
         summary = [now.verdict, now.k, jnp.minimum(carry.n, n_rows)]
+        summary += [found.kkt, found.infeasibility, found.learning_error, *found.relative]
         summary += [*scheme.counts(problem, now.scheme, now.k), *moved]
         summary = jnp.stack([jnp.asarray(number, jnp.float64) for number in summary])
         here = Later(Standing(now, scales, moved))
@@ -301,7 +303,8 @@ def _stretch(view: View, given: Given, run: Packed) -> Packed:
                 here,
                 Later((carry.rows, carry.ks)),
                 view.point(scheme.output(now.scheme)),
-                carry.found.whole(),
+                found.f,
+                found.f_hat,
                 summary,
             )
         )

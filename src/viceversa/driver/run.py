@@ -160,9 +160,11 @@ class Run:
     def _read(self, outcome: loop.Outcome) -> tuple[int, int, int, Certificate]:
         """The verdict, the iteration, the number of rows and the certificate of a compiled stretch."""
         self.standing, self.point = outcome.standing, outcome.point
-        verdict, k, n_rows, *numbers = outcome.summary.tolist()
-        self.counts, self.moved = OracleCounts(*map(int, numbers[:-2])), numbers[-2:]
-        certificate = build_certificate(self.problem, outcome.found, float(self.settings.tol))
+        verdict, k, n_rows, kkt, infeasibility, learning_error, *numbers = outcome.summary.tolist()
+        values, units = outcome.constraint_values, outcome.constraint_units
+        found = Residuals(kkt, infeasibility, learning_error, Relative(*numbers[:4]), f=values, f_hat=units)
+        self.counts, self.moved = OracleCounts(*map(int, numbers[4:-2])), numbers[-2:]
+        certificate = build_certificate(self.problem, found, float(self.settings.tol))
         return int(verdict), int(k), int(n_rows), certificate
 
     def _certify(self, x0, theta0) -> Certificate:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import ClassVar
 
 import equinox as eqx
 import jax
@@ -43,6 +44,8 @@ class LeastSquares(Learning):
         >>> float(learning.operator(2.0))
         0.0
     """
+
+    sets_fields_at_once: ClassVar[bool] = True
 
     A: np.ndarray
     b: np.ndarray
