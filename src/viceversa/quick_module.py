@@ -10,12 +10,14 @@ import equinox as eqx
 class _QuickMeta(type(eqx.Module)):
     """Makes an object that sets its own fields at once without Equinox's look at each of them."""
 
-    def __call__(cls: Any, *args: Any, **kwargs: Any) -> Any:
-        if not cls.sets_fields_at_once:
-            return super().__call__(*args, **kwargs)
-        made = object.__new__(cls)
-        made.__init__(*args, **kwargs)
-        return made
+    if not TYPE_CHECKING:  # what a class returns is better known without it
+
+        def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+            if not cls.sets_fields_at_once:
+                return super().__call__(*args, **kwargs)
+            made = object.__new__(cls)
+            made.__init__(*args, **kwargs)
+            return made
 
 
 class QuickModule(eqx.Module, metaclass=_QuickMeta):
