@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import equinox as eqx
 
 
-class _QuickMeta(type(eqx.Module)):
-    """Makes an object that sets its own fields at once without Equinox's look at each of them."""
+if TYPE_CHECKING:
+    _Base = eqx.Module  # whose fields and objects type checkers know
+else:
 
-    if not TYPE_CHECKING:  # what a class returns is better known without it
+    class _QuickMeta(type(eqx.Module)):
+        """Makes an object that sets its own fields at once without Equinox's look at each of them."""
 
         def __call__(cls, *args: Any, **kwargs: Any) -> Any:
             if not cls.sets_fields_at_once:
@@ -19,8 +21,11 @@ class _QuickMeta(type(eqx.Module)):
             made.__init__(*args, **kwargs)
             return made
 
+    class _Base(eqx.Module, metaclass=_QuickMeta):
+        """A module made by the above."""
 
-class QuickModule(eqx.Module, metaclass=_QuickMeta):
+
+class QuickModule(_Base):
     """For what every solve reads dozens of times: problems, sets, learning, schemes.
 
     Equinox looks at every attribute on its way out, to make a pytree of it should it be a bound method. A method of these
