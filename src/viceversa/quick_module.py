@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import equinox as eqx
 
-
 if TYPE_CHECKING:
     _Base = eqx.Module  # whose fields and objects type checkers know
 else:

@@ -7,7 +7,7 @@ import numpy as np
 
 import viceversa as vv
 from viceversa.precision import double
-from viceversa.schemes.newton_system import Metric, Probed, local_metric, stiffened
+from viceversa.schemes.newton_system import Metric, Probed, kkt_at, local_metric, stiffened
 
 N = 30
 STEP = 1e-6  # what a first-order method found: small, as a strong penalty or large units make it
@@ -20,7 +20,9 @@ def gamma_of(M: np.ndarray, total: float = 0.0, row: float = np.nan) -> np.ndarr
     with double():
         x, none = jnp.full(N, 0.1), jnp.zeros(0)
         probed = Probed.nothing()._replace(row=jnp.asarray(row))
-        metric, _ = local_metric(problem, x, none, jnp.asarray(1.0), STEP, none, probed)
+        theta = jnp.asarray(1.0)
+        product = kkt_at(problem, x, none, theta).product
+        metric, _ = local_metric(problem, x, none, theta, product, STEP, none, probed)
         return np.broadcast_to(metric.gamma, (N,))
 
 
@@ -61,6 +63,6 @@ def test_penalties_grow_by_how_much_stiffer_the_constrained_directions_are():
             x, lam, theta = jnp.full(N, 0.1), jnp.ones(1), jnp.asarray(1.0)
             metric = Metric(jnp.ones(N), jnp.ones(1) / N)
             probed = Probed.nothing()._replace(along=jnp.asarray(known))
-            found, asked = stiffened(problem, x, lam, theta, metric, probed)
+            found, asked = stiffened(kkt_at(problem, x, lam, theta).product, metric, probed, x)
         np.testing.assert_allclose(found.rho, expected / N, rtol=1e-12)
         np.testing.assert_allclose(asked.along, expected, rtol=1e-12)

@@ -12,7 +12,7 @@ from benchmarks.corpus_congestion import FAMILIES, Congestion, judge, plant
 import viceversa as vv
 from viceversa.precision import double
 from viceversa.schemes import newton_system, row_sums
-from viceversa.schemes.newton_system import Metric
+from viceversa.schemes.newton_system import Metric, kkt_at
 from viceversa.schemes.row_interior_point import meets_in_totals, row_interior_point
 from viceversa.schemes.row_sums import RowStep, solve_with_row_sums
 from viceversa.schemes.smoothed_newton import Smoothing, smoothed_direction, smoothed_map
@@ -167,7 +167,8 @@ def test_a_step_is_newtons_for_the_smoothed_map_in_x_lambda_and_the_smoothing():
         @jax.jit
         def residual(v):
             x, lam, c = split(v)
-            here = smoothed_map(problem, x, lam, jnp.asarray(0.0), metric, Smoothing(c, smoothing.share))
+            kkt = kkt_at(problem, x, lam, jnp.asarray(0.0))
+            here = smoothed_map(problem, x, lam, kkt, metric, Smoothing(c, smoothing.share))
             return jnp.concatenate([jnp.ravel(here.r_x), here.r_lam])
 
         h = 1e-6
@@ -176,7 +177,8 @@ def test_a_step_is_newtons_for_the_smoothed_map_in_x_lambda_and_the_smoothing():
         )
         dc = float(smoothing.change())
         expected = np.linalg.solve(J[:, :-1], -residual(flat) - J[:, -1] * dc)
-        here = smoothed_map(problem, x, lam, jnp.asarray(0.0), metric, smoothing)
+        kkt = kkt_at(problem, x, lam, jnp.asarray(0.0))
+        here = smoothed_map(problem, x, lam, kkt, metric, smoothing)
         found = smoothed_direction(problem, here, rtol=1e-14, regularization=0.0)
     np.testing.assert_allclose(np.concatenate([np.ravel(found.x), found.lam]), expected, rtol=1e-5, atol=1e-6)
 

@@ -10,7 +10,7 @@ import pytest
 import viceversa as vv
 from viceversa.precision import double
 from viceversa.schemes import newton_system
-from viceversa.schemes.newton_system import Metric
+from viceversa.schemes.newton_system import Metric, kkt_at
 from viceversa.schemes.smoothed_newton import (
     Smoothing,
     is_linear,
@@ -80,9 +80,8 @@ def test_newton_step_solves_the_dense_system(symmetric, by, monkeypatch):
 
     with double():
         metric = Metric(jnp.asarray(rng.uniform(0.2, 2.0, n)), jnp.asarray(rng.uniform(0.2, 2.0, J)))
-        here = smoothed_map(
-            problem, jnp.asarray(x), jnp.asarray(lam), jnp.asarray(1.0), metric, Smoothing(c, share)
-        )
+        at = jnp.asarray(x), jnp.asarray(lam)
+        here = smoothed_map(problem, *at, kkt_at(problem, *at, jnp.asarray(1.0)), metric, Smoothing(c, share))
         step = smoothed_direction(problem, here, rtol=1e-13, regularization=0.0)
         gamma, rho = np.asarray(here.metric.gamma), np.asarray(here.metric.rho)
 

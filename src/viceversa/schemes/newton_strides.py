@@ -17,8 +17,10 @@ from viceversa.schemes.coupled_newton import coupled_map
 from viceversa.schemes.line_search import line_search
 from viceversa.schemes.newton_state import NewtonPoint, NewtonState
 from viceversa.schemes.newton_system import (
+    KKT,
     Metric,
     Probed,
+    kkt_at,
     linearise,
     local_metric,
     natural_merit,
@@ -30,7 +32,6 @@ from viceversa.schemes.smoothed_newton import (
     smoothed_direction,
     smoothed_map,
     smoothed_merit,
-    unrest_at,
 )
 
 # Times the forces that slopes foretell: beyond it they hold no longer, and the step is too long.
@@ -61,8 +62,9 @@ def triangular(problem: MisspecifiedVI, state: NewtonState, learner: Any) -> Tri
     """(x, λ) at the θ of `learner`, which has moved by its own Newton step."""
     theta = learner.theta
     method = state.first.method
-    metric, _ = _metric(problem, method.x, method.lam, theta, method, Probed.nothing())
-    here = linearise(problem, method.x, method.lam, theta, metric)
+    kkt = kkt_at(problem, method.x, method.lam, theta)
+    metric, _ = _metric(problem, method.x, method.lam, theta, kkt, method, Probed.nothing())
+    here = linearise(problem, method.x, method.lam, kkt, metric)
     merit_start = jnp.where(jnp.isfinite(state.merit_start), state.merit_start, here.merit)
     closeness = jnp.sqrt(jnp.minimum(1.0, here.merit / merit_start))
     direction = newton_direction(
@@ -87,9 +89,10 @@ def smoothed(problem: MisspecifiedVI, state: NewtonState, learner: Any) -> Trial
     theta = learner.theta
     assert state.newton is not None
     x, lam, smoothing, probed = state.newton
-    metric, probed = _metric(problem, x, lam, theta, state.first.method, probed)
-    metric, probed = stiffened(problem, x, lam, theta, metric, probed)
-    here = smoothed_map(problem, x, lam, theta, metric, smoothing)
+    kkt = kkt_at(problem, x, lam, theta)
+    metric, probed = _metric(problem, x, lam, theta, kkt, state.first.method, probed)
+    metric, probed = stiffened(kkt.product, metric, probed, x)
+    here = smoothed_map(problem, x, lam, kkt, metric, smoothing)
     smoothing = here.smoothing
     merit_start = jnp.where(jnp.isfinite(state.merit_start), state.merit_start, here.merit)
     closeness = jnp.sqrt(jnp.minimum(1.0, here.merit / merit_start))
@@ -110,9 +113,7 @@ def smoothed(problem: MisspecifiedVI, state: NewtonState, learner: Any) -> Trial
 
     start = (x, lam, jnp.ones(()), here.merit)
     t, (x, lam, unrest, _), helped, _ = line_search(point, here.merit, start)
-    unrest = jax.lax.cond(
-        helped, lambda: unrest, lambda: unrest_at(problem, start[0], start[1], theta, metric)
-    )
+    unrest = jnp.where(helped, unrest, here.unrest)
     newton = NewtonPoint(x, lam, smoothing.after(t), probed)
     fast = jnp.asarray(True)  # if this step helps: the next one smooths less
     x, lam = problem.set.project(x), positive_part(lam)
@@ -125,7 +126,7 @@ def coupled(problem: MisspecifiedVI, state: NewtonState, learner: Any) -> Trial:
     """(x, λ, θ) in one system: H depends on x, so no block comes first."""
     method = state.first.method
     x, lam, theta = method.x, method.lam, learner.theta
-    metric, _ = _metric(problem, x, lam, theta, method, Probed.nothing())
+    metric, _ = _metric(problem, x, lam, theta, kkt_at(problem, x, lam, theta), method, Probed.nothing())
     joint, energy = coupled_map(problem, x, theta, metric)
     merit_here = joint.merit(x, lam, theta)
     closeness = jnp.sqrt(jnp.minimum(1.0, merit_here / energy))
@@ -146,7 +147,13 @@ def coupled(problem: MisspecifiedVI, state: NewtonState, learner: Any) -> Trial:
 
 
 def _metric(
-    problem: MisspecifiedVI, x: Array, lam: Array, theta: PyTree, first: AdaptiveState, probed: Probed
+    problem: MisspecifiedVI,
+    x: Array,
+    lam: Array,
+    theta: PyTree,
+    kkt: KKT,
+    first: AdaptiveState,
+    probed: Probed,
 ) -> tuple[Metric, Probed]:
     """The local metric, with the step and the slopes that the first-order method has found.
 
@@ -156,4 +163,4 @@ def _metric(
     if problem.n_constraints * math.prod(problem.shape) <= SMALL_JACOBIAN:
         here = problem.at(theta).f.of_gradients(x, lambda gradient: jnp.sum(jnp.square(gradient)))[1]
         gradient_sq = jnp.where((here > 0) & jnp.isfinite(here), here, gradient_sq)
-    return local_metric(problem, x, lam, theta, first.gamma, gradient_sq, probed)
+    return local_metric(problem, x, lam, theta, kkt.product, first.gamma, gradient_sq, probed)

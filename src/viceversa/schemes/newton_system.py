@@ -62,71 +62,86 @@ class Probed(NamedTuple):
         )
 
 
+class KKT(NamedTuple):
+    """G = F + Jfᵀλ and f at (x, λ), and `product`: (dx, dλ) ↦ (H dx + Jfᵀdλ, Jf dx), their derivative, H = ∂G/∂x."""
+
+    G: Float[Array, "..."]
+    f: Float[Array, " J"]
+    product: Callable
+
+
+def kkt_at(problem: MisspecifiedVI, x: Array, lam: Array, theta: PyTree) -> KKT:
+    """The map and its derivative, in one evaluation."""
+    (G, f_x), product = jax.linearize(kkt_map(problem, theta), x, lam)
+    return KKT(G, f_x, product)
+
+
 def local_metric(
-    problem: MisspecifiedVI, x: Array, lam: Array, theta: PyTree, gamma, gradient_sq: Array, probed: Probed
+    problem: MisspecifiedVI,
+    x: Array,
+    lam: Array,
+    theta: PyTree,
+    product: Callable,
+    gamma,
+    gradient_sq: Array,
+    probed: Probed,
 ) -> tuple[Metric, Probed]:
     """γ_i = 1/h_i with h the local derivative of F + Jfᵀλ where X is a box, else `gamma`; ρ_j = 1/(mean γ ‖∇f_j‖²).
 
     Where the local derivative says nothing (a skew operator), `gamma`, the step the first-order method found, is used.
     """
     if is_box(problem.set) or has_row_sums(problem.set):
-        G = _stationarity(problem, theta, lam)
-        h = local_derivative(G, x)
-        says_something, row = _says_something(G, x, h, gamma, probed.row)
+        F, f, _ = problem.at(theta)
+        h = local_derivative(lambda at: F(at) + f.vjp(at)[1](lam), x)
+        says_something, row = _says_something(
+            lambda d: product(d, jnp.zeros_like(lam))[0], h, gamma, probed.row
+        )
         gamma = jnp.where(says_something, safe_divide(1.0, h, 1.0), gamma)
         probed = probed._replace(row=row)
     return Metric(gamma=gamma, rho=safe_divide(1.0, jnp.mean(gamma) * gradient_sq, 1.0)), probed
 
 
 def _says_something(
-    G: Callable[[Array], Array], x: Array, h: Array, gamma, row
+    H: Callable[[Array], Array], h: Array, gamma, row
 ) -> tuple[Bool[Array, "..."], Float[Array, ""]]:
-    """Which local derivatives h of G are large enough beside the others in their rows to scale their coordinates.
+    """Which local derivatives h of G are large enough beside the others in their rows of H to scale their coordinates.
 
     Where n coordinates are coupled alike, 1/γ, the norm of the whole, is √n times the norm of a row: that settles most
     cases. The others (coordinates in very different units, a penalty that made γ small) are settled together, by one
     product in the units √(1/h) along irregular signs, in which every diagonal entry is 1: the norm of a typical `row`.
     """
-    root_n = math.sqrt(max(x.size, 1))
+    root_n = math.sqrt(max(h.size, 1))
     # γ may be of a start where F was far steeper than here.
     clear = h * gamma > LEAST_CURVATURE / root_n
     possible = (h > 0) & (h > _FAINT * jnp.minimum(1.0 / gamma, jnp.max(h)))
 
     def measured() -> Array:
         unit = jnp.sqrt(jnp.where(possible, safe_divide(1.0, h, 1.0), gamma))
-        rows = unit * jax.jvp(G, (x,), (unit * irregular_signs(x.shape),))[1]
+        rows = unit * H(unit * irregular_signs(h.shape))
         return jnp.sqrt(jnp.mean(rows * rows))
 
     row = jax.lax.cond(jnp.isnan(row) & jnp.any(possible & ~clear), measured, lambda: row)
     return clear | (possible & (LEAST_CURVATURE * row <= root_n)), row
 
 
-def stiffened(
-    problem: MisspecifiedVI, x: Array, lam: Array, theta: PyTree, metric: Metric, probed: Probed
-) -> tuple[Metric, Probed]:
+def stiffened(product: Callable, metric: Metric, probed: Probed, like: Array) -> tuple[Metric, Probed]:
     """ρ multiplied by how much stiffer H is along the constraints' gradients than its diagonal says.
 
     ρ_j = 1/(mean γ ‖∇f_j‖²) takes H for 1/γ; a direction in which H couples many coordinates (a market's total) is far
-    stiffer. Measured along one irregular combination of the gradients, by one product.
+    stiffer. Measured along one irregular combination of the gradients, an array `like` x, by one product.
     """
     if not metric.rho.size:
         return metric, probed
 
     def measured() -> Array:
-        pullback = problem.at(theta).f.vjp(x)[1]
-        w = metric.gamma * pullback(jnp.sqrt(metric.rho) * jnp.cos(1.0 + jnp.arange(metric.rho.size)))
-        Hw = jax.jvp(_stationarity(problem, theta, lam), (x,), (w,))[1]
+        mixed = jnp.sqrt(metric.rho) * jnp.cos(1.0 + jnp.arange(metric.rho.size))
+        w = metric.gamma * product(jnp.zeros_like(like), mixed)[0]
+        Hw = product(w, jnp.zeros_like(metric.rho))[0]
         stiffness = safe_divide(jnp.sum(w * Hw), jnp.sum(w * w / metric.gamma), 1.0)
         return jnp.maximum(1.0, stiffness)
 
     along = jax.lax.cond(jnp.isnan(probed.along), measured, lambda: probed.along)
     return metric._replace(rho=along * metric.rho), probed._replace(along=along)
-
-
-def _stationarity(problem: MisspecifiedVI, theta: PyTree, lam: Array) -> Callable[[Array], Array]:
-    """G = F + Jfᵀλ, as a function of x."""
-    F, f, _ = problem.at(theta)
-    return lambda x: F(x) + f.vjp(x)[1](lam)
 
 
 def kkt_map(problem: MisspecifiedVI, theta: PyTree) -> Callable[[Array, Array], tuple[Array, Array]]:
@@ -176,9 +191,9 @@ def merit_of(r_x: Array, r_lam: Array, metric: Metric) -> Float[Array, ""]:
     return jnp.sum(r_x * r_x / metric.gamma) + jnp.sum(r_lam * r_lam / metric.rho)
 
 
-def linearise(problem: MisspecifiedVI, x: Array, lam: Array, theta: PyTree, metric: Metric) -> Linearised:
-    """The natural map and its derivative at (x, λ, θ), in one evaluation."""
-    (G, f_x), product = jax.linearize(kkt_map(problem, theta), x, lam)
+def linearise(problem: MisspecifiedVI, x: Array, lam: Array, kkt: KKT, metric: Metric) -> Linearised:
+    """The natural map and its derivative at (x, λ)."""
+    G, f_x, product = kkt
     projected, derivative = jax.linearize(problem.set.project, x - metric.gamma * G)
     r_x = x - projected
     r_lam = lam - positive_part(lam + metric.rho * f_x)

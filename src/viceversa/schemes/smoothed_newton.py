@@ -19,9 +19,9 @@ from viceversa.numerics import FEW, max_abs, positive_part, safe_divide
 from viceversa.problem import MisspecifiedVI
 from viceversa.schemes.aggregates import Aggregates, solve_by_aggregates
 from viceversa.schemes.newton_system import (
+    KKT,
     Direction,
     Metric,
-    kkt_map,
     merit_of,
     n_unknowns,
     relative_to,
@@ -71,7 +71,7 @@ class Smoothing(NamedTuple):
 class SmoothedMap(NamedTuple):
     """The smoothed natural map at one point: the smoothing, the metric, p and q, residuals, merit and derivative products.
 
-    `force` is the size of G = F + Jfᵀλ.
+    `force` is the size of G = F + Jfᵀλ, `unrest` how far unknowns are from rest without smoothing (see `smoothed_merit`).
     """
 
     smoothing: Smoothing
@@ -82,11 +82,12 @@ class SmoothedMap(NamedTuple):
     r_lam: Float[Array, " J"]
     merit: Float[Array, ""]
     force: Float[Array, ""]
+    unrest: Float[Array, ""]
     product: Callable
 
 
 def smoothed_map(
-    problem: MisspecifiedVI, x: Array, lam: Array, theta: PyTree, metric: Metric, smoothing: Smoothing
+    problem: MisspecifiedVI, x: Array, lam: Array, kkt: KKT, metric: Metric, smoothing: Smoothing
 ) -> SmoothedMap:
     """r_x = x − p(x − γG) and r_λ = λ − q(λ + ρf), smoothed over the squared lengths cγ and cρ, and their derivative.
 
@@ -94,7 +95,7 @@ def smoothed_map(
     square of the residuals that the map without smoothing has.
     """
     X = problem.set
-    (G, f_x), product = jax.linearize(kkt_map(problem, theta), x, lam)
+    G, f_x, product = kkt
 
     def typical() -> Array:
         r_x = x - _resting_place(X, x, G, metric)
@@ -108,7 +109,8 @@ def smoothed_map(
     smoothing = Smoothing(c, share)
     r_x, r_lam = x - p.value, lam - q.value
     merit = _with_smoothing(problem, merit_of(r_x, r_lam, metric), smoothing.c)
-    return SmoothedMap(smoothing, metric, p, q, r_x, r_lam, merit, max_abs(G), product)
+    unrest = _unrest(X, x, lam, G, f_x, metric)
+    return SmoothedMap(smoothing, metric, p, q, r_x, r_lam, merit, max_abs(G), unrest, product)
 
 
 def smoothed_merit(
@@ -128,28 +130,18 @@ def smoothed_merit(
     merit = _with_smoothing(problem, merit_of(x - p.value, lam - q.value, metric), c)
     if most_force is not None:
         merit = jnp.where(max_abs(G) <= most_force, merit, jnp.inf)
-    return merit, _unrest_of_all(X, x, lam, G, f_x, metric)
+    return merit, _unrest(X, x, lam, G, f_x, metric)
 
 
-def unrest_at(
-    problem: MisspecifiedVI, x: Array, lam: Array, theta: PyTree, metric: Metric
-) -> Float[Array, ""]:
-    """How far unknowns are from rest at a point, as in `smoothed_merit`."""
-    F, f, X = problem.at(theta)
-    f_x, pullback = f.vjp(x)
-    return _unrest_of_all(X, x, lam, F(x) + pullback(lam), f_x, metric)
-
-
-def _unrest_of_all(
-    X: ConvexSet, x: Array, lam: Array, G: Array, f_x: Array, metric: Metric
-) -> Float[Array, ""]:
+def _unrest(X: ConvexSet, x: Array, lam: Array, G: Array, f_x: Array, metric: Metric) -> Float[Array, ""]:
+    """How far unknowns are from rest, as in `smoothed_merit`."""
     if has_row_sums(X):
         G = G + row_multipliers(X, x - metric.gamma * G, metric.gamma, 0.0)
-    x_unrest = _unrest(x, -metric.gamma * G, lambda v: _onto_bounds(X, v))
-    return jnp.maximum(x_unrest, _unrest(lam, metric.rho * f_x, positive_part))
+    x_unrest = _unrest_of(x, -metric.gamma * G, lambda v: _onto_bounds(X, v))
+    return jnp.maximum(x_unrest, _unrest_of(lam, metric.rho * f_x, positive_part))
 
 
-def _unrest(u: Array, step: Array, project: Callable[[Array], Array]) -> Float[Array, ""]:
+def _unrest_of(u: Array, step: Array, project: Callable[[Array], Array]) -> Float[Array, ""]:
     unit = jnp.maximum(jnp.abs(u), jnp.abs(step))
     return max_abs((u - project(u + step)) / jnp.where(unit > 0, unit, 1.0))
 
