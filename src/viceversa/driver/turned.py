@@ -27,7 +27,7 @@ from viceversa.sets.intervals import is_box
 
 # Numbers in x from which it is done (long loops take longer to compile) and up to which (there a second copy of the data is
 # nothing, and memory not yet the bound).
-_SMALLEST, _LARGEST = 1 << 9, 1 << 19
+_SMALLEST, _LARGEST = 1 << 8, 1 << 19
 _ELEMENTWISE = ELEMENTWISE | set("and ceil eq floor ge gt is_finite le lt ne not or round sign xor".split())
 _REDUCTIONS = {"reduce_sum", "reduce_max", "reduce_min", "reduce_prod"}
 
