@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PyTree
 
+from viceversa.functions import float64_of, is_affine_in
 from viceversa.methods.adaptive_augmented_lagrangian import AdaptiveState
 from viceversa.numerics import max_abs, positive_part, tree_add_scaled
 from viceversa.problem import SMALL_JACOBIAN, MisspecifiedVI
@@ -146,6 +147,15 @@ def coupled(problem: MisspecifiedVI, state: NewtonState, learner: Any) -> Trial:
     return Trial(x, lam, learner, t, helped, fast, state.merit_start, direction.n_products, metric)
 
 
+def _has_fixed_slopes(problem: MisspecifiedVI) -> bool:
+    """Whether f is affine in x and θ what it has been since the start."""
+    learning, f = problem.learning, problem.constraints
+    theta_rests = learning.is_known or (not learning.depends_on_x and learning.newton_point() is not None)
+    return (
+        theta_rests and f is not None and is_affine_in(f, 0, float64_of(problem.shape), learning.set.zeros())
+    )
+
+
 def _metric(
     problem: MisspecifiedVI,
     x: Array,
@@ -157,10 +167,11 @@ def _metric(
 ) -> tuple[Metric, Probed]:
     """The local metric, with the step and the slopes that the first-order method has found.
 
-    Where a Jacobian is small, f's slopes are those here: at a far start they may be beyond all measure.
+    Where a Jacobian is small, f's slopes are those here: at a far start they may be beyond all measure. Slopes that are the
+    same everywhere are not asked again.
     """
     gradient_sq = first.gradient_sq
-    if problem.n_constraints * math.prod(problem.shape) <= SMALL_JACOBIAN:
+    if problem.n_constraints * math.prod(problem.shape) <= SMALL_JACOBIAN and not _has_fixed_slopes(problem):
         here = problem.at(theta).f.of_gradients(x, lambda gradient: jnp.sum(jnp.square(gradient)))[1]
         gradient_sq = jnp.where((here > 0) & jnp.isfinite(here), here, gradient_sq)
     return local_metric(problem, x, lam, theta, kkt.product, first.gamma, gradient_sq, probed)
