@@ -16,7 +16,7 @@ import types
 import warnings
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -27,8 +27,9 @@ from jax.extend import core as jax_core
 from jax.interpreters import partial_eval
 from jaxtyping import Array, PyTree
 
-from viceversa import derivative_check, index_check, precision, written_out
+from viceversa import derivative_check, index_check, known_modules, precision, written_out
 from viceversa.errors import InputError, PrecisionWarning, UserFunctionError
+from viceversa.known_modules import Traced, own
 from viceversa.numpy_style import NumpyStyle, attributes_in, captured, in_numpy_style
 from viceversa.once import once_for_each
 from viceversa.quick_module import QuickModule
@@ -134,13 +135,6 @@ def runs_on_host(*functions: Any) -> bool:
     return any(type(function) is Callback for function in functions)
 
 
-class Traced(NamedTuple):
-    """A user's function in the form the solver calls, and the shapes and types of what it returns."""
-
-    function: Any
-    output: Any
-
-
 def trace(name: str, function: Any, *likes: PyTree) -> Any:
     """The user's `function` in the form the solver calls, checked to run on arrays shaped like `likes`.
 
@@ -162,7 +156,7 @@ def trace_with_output(name: str, function: Any, *likes: PyTree) -> Traced:
     avals = _avals(likes)
     if isinstance(function, Program) and function.takes(avals):
         return Traced(function, function.output_like())
-    known = _traced_before(function, avals)
+    known = known_modules.known(function, avals)
     if known is not None:
         return known
     with precision.double():
@@ -174,12 +168,8 @@ def trace_with_output(name: str, function: Any, *likes: PyTree) -> Traced:
         if mode is not None and _are_floating(closed.out_avals):
             _refuse_without_derivative(name, function, avals, closed, primitives, mode)
         if is_jax_style and isinstance(function, (eqx.Module, jax.tree_util.Partial)):
-            leaves, tree = jax.tree.flatten(function)
-            key = _structure(function, leaves, tree, avals)
-            if key is not None:
-                _known_outputs[key] = output
-            return Traced(_with_own_data(function, leaves, tree), output)
-        data = [_own(const) for const in closed.consts]
+            return known_modules.kept(function, avals, output)
+        data = [own(const) for const in closed.consts]
     _warn_about_single_precision(name, data)
     program = Program(data=data, jaxpr=known_program(function, closed.jaxpr), out_tree=out_tree, name=name)
     if len(closed.jaxpr.eqns) > written_out.LONG:
@@ -197,26 +187,10 @@ def _in_arrays(program: Program, avals: tuple) -> Program | None:
         if short is None:
             return None
         closed, out_tree = _make_jaxpr(short, avals)
-        data = [_own(const) for const in closed.consts]
+        data = [own(const) for const in closed.consts]
         return Program(
             data=data, jaxpr=known_program(short, closed.jaxpr), out_tree=out_tree, name=program.name
         )
-
-
-def _own(array: Any) -> np.ndarray:
-    """An array that nobody else can change."""
-    if isinstance(array, jax.Array):
-        return np.asarray(array)
-    return precision.float64_copy(array) if array.dtype == np.float64 else np.array(array, subok=False)
-
-
-def _with_own_data(module: Any, leaves: list, tree: Any) -> Any:
-    """A user's module with its NumPy arrays copied; those of this package hold copies already."""
-    if type(module).__module__.startswith("viceversa."):
-        return module
-    if not any(isinstance(leaf, np.ndarray) for leaf in leaves):
-        return module
-    return jax.tree.unflatten(tree, [_own(leaf) if isinstance(leaf, np.ndarray) else leaf for leaf in leaves])
 
 
 def _named(name: str, callback: Callback) -> Callback:
@@ -235,48 +209,6 @@ def float64_of(shape: tuple[int, ...]) -> jax.ShapeDtypeStruct:
     return jax.ShapeDtypeStruct(shape, np.float64)
 
 
-# What modules of a known structure return, so that new data in an old structure are not traced again.
-_known_outputs: dict[Any, Any] = {}
-
-
-def _traced_before(module: Any, avals: tuple) -> Traced | None:
-    """A module of a structure that was traced before, with its own data; a problem built again has most of its parts as they were."""
-    if not isinstance(module, eqx.Module):
-        return None
-    last = _last_taken(module)
-    if last and last[0] == avals:
-        return last[1]
-    leaves, tree = jax.tree.flatten(module)
-    output = _known_outputs.get(_structure(module, leaves, tree, avals))
-    if output is None:
-        return None
-    found = Traced(_with_own_data(module, leaves, tree), output)
-    if found.function is module:
-        last[:] = avals, found
-    return found
-
-
-@once_for_each
-def _last_taken(_module: Any) -> list:
-    """The shapes that a module was last taken with as it is, and what came of it; empty where it never was."""
-    return []
-
-
-def _structure(function: Any, leaves: list, tree: Any, avals: tuple) -> Any:
-    """A module's structure and the shapes it is called with, or None for anything else."""
-    if not isinstance(function, eqx.Module) or isinstance(function, (Program, Callback)):
-        return None
-    # 1, 1.0 and True are equal, but not the same.
-    kinds = [(v.shape, v.dtype) if hasattr(v, "dtype") else (type(v), v) for v in leaves]
-    shapes, theta = jax.tree.flatten(avals)
-    key = tree, tuple(kinds), theta, tuple([each.shape for each in shapes])
-    try:
-        hash(key)
-    except TypeError:
-        return None
-    return key
-
-
 def output_like(function: Any, *likes: PyTree) -> Any:
     """Shapes and types of what a traced function returns (a callback is called once, at these points)."""
     with precision.double():
@@ -286,8 +218,8 @@ def output_like(function: Any, *likes: PyTree) -> Any:
         avals = _avals(likes)
         if isinstance(function, Program) and function.takes(avals):
             return function.output_like()
-        known = _known_outputs.get(_structure(function, *jax.tree.flatten(function), avals))
-        return jax.eval_shape(function, *avals) if known is None else known
+        known = known_modules.known(function, avals)
+        return jax.eval_shape(function, *avals) if known is None else known.output
 
 
 def is_affine_in(function: Callable, argument: int, *likes: PyTree) -> bool:
