@@ -269,3 +269,16 @@ def test_a_callback_problem_is_certified_too():
         a, b = vv.certify(traced, x, lam), vv.certify(hosted, x, lam)
         assert a.relative == pytest.approx(b.relative, abs=1e-14)
         assert a.holds == b.holds
+
+
+@pytest.mark.parametrize("max_iter", [0, 1, 3, 1000])
+def test_the_certificate_of_a_solve_is_that_of_its_point(max_iter):
+    """Wherever a run ends, far from the answer or at it, the last look says what `certify` says of the point."""
+    instance = vv.gallery.river_basin(misspecified=True)
+    problem, theta0 = instance.problem, instance.theta0
+    solution = vv.solve(problem, theta0=theta0, max_iter=max_iter)
+    again = vv.certify(problem, solution.x, solution.multiplier, solution.theta, theta0=theta0)
+    assert solution.certificate.holds == again.holds == (max_iter == 1000)
+    assert solution.certificate.violated == again.violated
+    for part, value in again.relative.items():
+        np.testing.assert_allclose(solution.certificate.relative[part], value, rtol=1e-6, atol=1e-12)

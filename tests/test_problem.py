@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 
 import equinox as eqx
@@ -258,3 +259,27 @@ def test_jax_arrays_and_modules_without_numpy_arrays_are_not_copied():
 def test_a_problem_is_frozen():
     with pytest.raises(AttributeError):
         build().set = X
+
+
+class Above(eqx.Module):
+    """x ≥ 1 in every coordinate: as many constraints as x has coordinates."""
+
+    def __call__(self, x, theta):
+        return 1.0 - x
+
+
+def test_a_part_used_again_is_asked_for_what_is_new():
+    """What a module returned for one x says nothing about another."""
+    above = Above()
+    for n in (2, 3, 2):
+        problem = vv.MisspecifiedVI(lambda x, t: x - t, vv.Free(n), above, vv.Known(0.0))
+        assert problem.constraints is above
+        assert problem.n_constraints == n
+
+
+@pytest.mark.parametrize("kind", [vv.MisspecifiedVI, vv.LeastSquares])
+def test_what_is_made_quickly_has_all_its_fields(kind):
+    learning = vv.LeastSquares([1.0, 2.0], [1.0, 2.0], set=vv.Free(()))
+    problem = vv.MisspecifiedVI(lambda x, t: x - t, vv.Free(2), learning=learning)
+    made = problem if kind is vv.MisspecifiedVI else learning
+    assert set(vars(made)) == {field.name for field in dataclasses.fields(kind)}
