@@ -29,7 +29,7 @@ _PENALTY_SHARE = 0.2  # γρ‖Jf‖² at the start; the test allows ½ − ν =
 class AdaptiveState(eqx.Module):
     """k, x_k, λ_k, F(x_{k−1}, θ_{k−1}), γ_{k−1}, the primal weights s, and what the safeguards remember.
 
-    `size_sq`: the largest ‖x‖² so far; `restarts`: x_k was put there, so x_{k−1} = x_k and nothing is reflected.
+    `slope_sq`: ‖∇f_j‖² where γ was found, and `gradient_sq` what counts for it; `size_sq`: the largest ‖x‖² so far; `restarts`: x_k was put there, so x_{k−1} = x_k and nothing is reflected.
     """
 
     k: Int[Array, ""]
@@ -39,6 +39,7 @@ class AdaptiveState(eqx.Module):
     gamma: Float[Array, ""]
     gamma_max: Float[Array, ""]
     weight: Float[Array, " J"]
+    slope_sq: Float[Array, " J"]
     gradient_sq: Float[Array, " J"]
     size_sq: Float[Array, ""]
     moved: Bool[Array, ""]
@@ -100,7 +101,7 @@ class AdaptiveAugmentedLagrangian(Method):
         F, f, _ = problem.at(theta)
         F_0 = F(x0)
         gamma, n_first = self._first_step(problem, theta, x0, F_0)
-        gradient_sq = _gradient_norms_sq(problem, f, x0, gamma * F_0)
+        slope_sq, gradient_sq = _gradient_norms_sq(problem, f, x0, gamma * F_0)
         return AdaptiveState(
             k=jnp.asarray(0),
             x=x0,
@@ -109,6 +110,7 @@ class AdaptiveAugmentedLagrangian(Method):
             gamma=gamma,
             gamma_max=_GAMMA_RANGE * gamma,
             weight=safe_divide(self.weight * _PENALTY_SHARE, gamma**2 * gradient_sq, 1.0),
+            slope_sq=slope_sq,
             gradient_sq=gradient_sq,
             size_sq=jnp.sum(x0 * x0),
             moved=jnp.asarray(True),
@@ -154,6 +156,7 @@ class AdaptiveAugmentedLagrangian(Method):
             gamma=trial.gamma,
             gamma_max=state.gamma_max,
             weight=state.weight,
+            slope_sq=state.slope_sq,
             gradient_sq=state.gradient_sq,
             size_sq=size_sq,
             moved=jnp.sum(jnp.square(trial.x - state.x)) > _FREEZE**2 * size_sq,
@@ -174,6 +177,7 @@ class AdaptiveAugmentedLagrangian(Method):
             gamma=jnp.ones(()),
             gamma_max=jnp.ones(()),
             weight=ones,
+            slope_sq=ones,
             gradient_sq=ones,
             size_sq=jnp.zeros(()),
             moved=yes,
@@ -253,10 +257,10 @@ def _reach(problem: MisspecifiedVI, x0: Array, step: Array | None = None) -> Arr
     return jnp.where(size > 0, size, 1.0)
 
 
-def _gradient_norms_sq(problem: MisspecifiedVI, f, x0: Array, step: Array) -> Array:
-    """‖∇f_j(x_0)‖² for every j, never below (|f_j(x_0)| / size of X)², for constraints that are flat at x_0.
+def _gradient_norms_sq(problem: MisspecifiedVI, f, x0: Array, step: Array) -> tuple[Array, Array]:
+    """‖∇f_j(x_0)‖² for every j, and the same never below (|f_j(x_0)| / size of X)², for constraints that are flat at x_0.
 
     Where X has no end, the first step against F says what size is.
     """
     f_0, norms_sq = f.of_gradients(x0, lambda gradient: jnp.sum(jnp.square(gradient)))
-    return jnp.maximum(norms_sq, jnp.square(f_0 / _reach(problem, x0, step)))
+    return norms_sq, jnp.maximum(norms_sq, jnp.square(f_0 / _reach(problem, x0, step)))

@@ -171,7 +171,10 @@ def _metric(
     same everywhere are not asked again.
     """
     gradient_sq = first.gradient_sq
-    if problem.n_constraints * math.prod(problem.shape) <= SMALL_JACOBIAN and not _has_fixed_slopes(problem):
-        here = problem.at(theta).f.of_gradients(x, lambda gradient: jnp.sum(jnp.square(gradient)))[1]
+    if problem.n_constraints * math.prod(problem.shape) <= SMALL_JACOBIAN:
+        if _has_fixed_slopes(problem):
+            here = first.slope_sq
+        else:
+            here = problem.at(theta).f.of_gradients(x, lambda gradient: jnp.sum(jnp.square(gradient)))[1]
         gradient_sq = jnp.where((here > 0) & jnp.isfinite(here), here, gradient_sq)
     return local_metric(problem, x, lam, theta, kkt.product, first.gamma, gradient_sq, probed)
