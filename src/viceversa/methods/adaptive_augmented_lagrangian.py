@@ -166,26 +166,6 @@ class AdaptiveAugmentedLagrangian(Method):
         )
         return next_state, Info(step_size=trial.gamma, penalty=jnp.max(rho, initial=0.0))
 
-    def unbegun(self, x: Array, lam: Array) -> AdaptiveState:
-        """A point whose steps and weights are yet to be found, by `begun_anew`."""
-        none, yes, ones = jnp.asarray(0), jnp.asarray(True), jnp.ones_like(lam)
-        return AdaptiveState(
-            k=none,
-            x=x,
-            lam=lam,
-            F_prev=jnp.zeros_like(x),
-            gamma=jnp.ones(()),
-            gamma_max=jnp.ones(()),
-            weight=ones,
-            slope_sq=ones,
-            gradient_sq=ones,
-            size_sq=jnp.zeros(()),
-            moved=yes,
-            restarts=yes,
-            n_first=none,
-            n_tests=none,
-        )
-
     def begun_anew(self, problem: MisspecifiedVI, theta: PyTree, state: AdaptiveState) -> AdaptiveState:
         """The same point with steps and weights found there; evaluations are counted on."""
         anew = self.init(problem, theta, state.x, state.lam)

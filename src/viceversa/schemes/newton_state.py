@@ -25,13 +25,9 @@ class NewtonPoint(NamedTuple):
 
 
 class NewtonState(eqx.Module):
-    """The first-order state, how many of its iterations are left before Newton is tried, and Newton's record.
-
-    `anew`: the first-order method has yet to find its steps and weights where it stands.
-    """
+    """The first-order state, how many of its iterations are left before Newton is tried, and Newton's record."""
 
     first: SimultaneousState
-    anew: Bool[Array, ""]
     n_left: Int[Array, ""]
     batch: Int[Array, ""]
     merit_start: Float[Array, ""]

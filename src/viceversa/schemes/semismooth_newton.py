@@ -10,7 +10,6 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, PyTree
 
-from viceversa import numerics
 from viceversa.errors import InputError
 from viceversa.functions import float64_of, is_doubtful, require_derivative
 from viceversa.learners.newton import NewtonLearner
@@ -18,7 +17,6 @@ from viceversa.learners.projected_gradient import ProjectedGradient
 from viceversa.methods.adaptive_augmented_lagrangian import AdaptiveAugmentedLagrangian
 from viceversa.methods.base import Info, OracleCounts
 from viceversa.problem import MisspecifiedVI
-from viceversa.schemes.average import Average
 from viceversa.schemes.base import Point, Scheme
 from viceversa.schemes.interior_point import LARGEST, Lifted, interior_point, lift
 from viceversa.schemes.newton_state import NewtonPoint, NewtonState
@@ -93,15 +91,15 @@ class SemismoothNewton(Scheme):
     def init(
         self, problem: MisspecifiedVI, x0: Array, theta0: PyTree, lam0: Array, key: Array
     ) -> NewtonState:
-        # Steps and weights are taken at the θ that is used from here on: at a θ₀ where F or f is flat they say nothing.
         learner = self._learn(problem, self.first.learner.init(problem.learning, theta0))
-        first = SimultaneousState(self._adaptive.unbegun(x0, lam0), learner, Average.start(x0))
+        # Steps and weights are taken at the θ that is used from here on: at a θ₀ where F or f is flat they say nothing.
+        first = self.first.init(problem, x0, learner.theta, lam0, key)
+        first = eqx.tree_at(lambda s: s.learner, first, learner)
         none = jnp.asarray(0)
         # Who has multipliers to start from comes from a solution nearby: only a length of step is wanted.
         batch = jnp.where(jnp.any(lam0 > 0), _FIRST_BATCH_LINEAR, _first_batch(problem))
         return NewtonState(
             first=first,
-            anew=jnp.asarray(True),
             n_left=batch,
             batch=batch,
             merit_start=jnp.asarray(jnp.inf),
@@ -120,7 +118,6 @@ class SemismoothNewton(Scheme):
         )
 
     def step(self, problem: MisspecifiedVI, state: NewtonState) -> tuple[NewtonState, Info]:
-        state = self._begun(problem, state)
         if problem.runs_on_host:
             return self._first_order(problem, state)
         kinds = [self._first_order, self._newton]
@@ -208,18 +205,6 @@ class SemismoothNewton(Scheme):
         assert isinstance(self.first.method, AdaptiveAugmentedLagrangian)
         return self.first.method
 
-    def _begun(self, problem: MisspecifiedVI, state: NewtonState) -> NewtonState:
-        """With steps and weights found where the first-order method stands, if they have yet to be."""
-        theta = state.first.learner.theta
-        method = numerics.cond(
-            state.anew,
-            lambda method: self._adaptive.begun_anew(problem, theta, method),
-            lambda method: method,
-            state.first.method,
-            on_host=problem.runs_on_host,
-        )
-        return eqx.tree_at(lambda s: (s.first.method, s.anew), state, (method, jnp.asarray(False)))
-
     # -- the two kinds of step -----------------------------------------------------------------
     def _first_order(self, problem: MisspecifiedVI, state: NewtonState) -> tuple[NewtonState, Info]:
         first, info = self.first_order(problem).step(problem, state.first)
@@ -247,15 +232,18 @@ class SemismoothNewton(Scheme):
         trial = stride(problem, state, self._learn(problem, state.first.learner))
         helped, old = trial.helped, state.first.method
         hard = ~helped | (trial.t < _EASY)
-        method = old.placed(jnp.where(helped, trial.x, old.x), jnp.where(helped, trial.lam, old.lam))
+        # Where Newton fails, the first-order method finds its steps and weights anew: those of a far start say nothing here.
+        method = jax.lax.cond(
+            helped,
+            lambda: old.placed(trial.x, trial.lam),
+            lambda: self._adaptive.begun_anew(problem, trial.learner.theta, old.placed(old.x, old.lam)),
+        )
         longer = jnp.clip(2 * state.batch, _NEXT_BATCH, _LONGEST_BATCH)
         batch = jnp.where(helped, state.batch, longer)
         rescued = state.phase == RESCUED
         first = eqx.tree_at(lambda s: (s.method, s.learner), state.first, (method, trial.learner))
         moved = NewtonState(
             first=first,
-            # Where Newton fails, the first-order method finds its steps and weights anew: those of a far start say nothing here.
-            anew=~helped,
             n_left=jnp.where(helped, 0, batch),
             batch=batch,
             merit_start=trial.merit_start,
@@ -345,13 +333,13 @@ def _begin_inside(
     x = problem.set.project(corner + 2.0 * share * (centre - corner))
     method = state.first.method
     method = method.placed(x, jnp.zeros_like(method.lam))
+    method = scheme._adaptive.begun_anew(problem, state.first.learner.theta, method)
     first = eqx.tree_at(lambda s: s.method, state.first, method)
     return eqx.tree_at(
-        lambda s: (s.first, s.anew, s.newton, s.n_left, s.batch, s.merit_start),
+        lambda s: (s.first, s.newton, s.n_left, s.batch, s.merit_start),
         state,
         (
             first,
-            jnp.asarray(True),
             _restarted(problem, first),
             jnp.asarray(_FIRST_BATCH_BOX),
             jnp.asarray(_FIRST_BATCH_BOX),
@@ -379,11 +367,12 @@ def _placed(
     finite = jnp.all(jnp.isfinite(x)) & jnp.all(jnp.isfinite(lam))
     method = state.first.method
     x, lam = jnp.where(finite, x, method.x), jnp.where(finite, lam, method.lam)
-    first = eqx.tree_at(lambda s: (s.method, s.learner), state.first, (method.placed(x, lam), learner))
+    method = scheme._adaptive.begun_anew(problem, learner.theta, method.placed(x, lam))
+    first = eqx.tree_at(lambda s: (s.method, s.learner), state.first, (method, learner))
     return eqx.tree_at(
-        lambda s: (s.first, s.anew, s.newton, s.n_left),
+        lambda s: (s.first, s.newton, s.n_left),
         state,
-        (first, jnp.asarray(True), _restarted(problem, first), jnp.asarray(0)),
+        (first, _restarted(problem, first), jnp.asarray(0)),
         is_leaf=lambda leaf: leaf is None,
     )
 
