@@ -37,7 +37,7 @@ _SHORT_GRID = 1000
 # An unbounded iterate that has grown so many times larger than 1, the set and where it started: no unit explains that.
 _DIVERGED = 1e18
 _RESTLESS = 0.1  # the least relative residual of one that diverges
-_ALMOST_ANYTHING = 0.1  # a tolerance from which points far from a solution pass
+_ALMOST_ANYTHING = 0.1  # a tolerance that passes points at which residuals leave out f's slopes
 
 
 class ForceAtStart(NamedTuple):

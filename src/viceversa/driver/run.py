@@ -26,7 +26,7 @@ from viceversa.problem import MisspecifiedVI
 from viceversa.schemes.base import Scheme
 
 _N_TIGHTENINGS = (
-    3  # how often a chunked run goes on after its own test passed but the certificate's rounding differed
+    3  # how often a chunked run goes on where its own test passed and the certificate, by rounding, did not
 )
 # Relative violation above which a scheme that gives up may be facing an empty feasible set.
 _SUSPICIOUS = 1e-6
