@@ -25,9 +25,8 @@ from viceversa.methods.base import OracleCounts
 from viceversa.problem import MisspecifiedVI
 from viceversa.schemes.base import Scheme
 
-_N_TIGHTENINGS = (
-    3  # how often a chunked run goes on where its own test passed and the certificate, by rounding, did not
-)
+# How often a chunked run goes on where its own test passed and the certificate, by rounding, did not.
+_N_TIGHTENINGS = 3
 # Relative violation above which a scheme that gives up may be facing an empty feasible set.
 _SUSPICIOUS = 1e-6
 _FAR = 0.1  # the relative residual of a point that has come nowhere
