@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PyTree
 
-from viceversa import functions, precision
+from viceversa import functions, precision, totals
 from viceversa.errors import InputError, UserFunctionError
 from viceversa.learning.base import Learning
 from viceversa.once import once_for_each
@@ -20,6 +20,10 @@ from viceversa.quick_module import QuickModule
 from viceversa.sets.base import ConvexSet, is_shape
 
 SMALL_JACOBIAN = 1 << 16  # numbers in a Jacobian up to which its rows are taken all at once
+
+
+# What to make of every entry of a gradient, and how to make one number of those: `jnp.sum` or `jnp.max`.
+Measure = tuple[Callable[[Array], Array], Callable]
 
 
 class Constraints(QuickModule):
@@ -41,20 +45,30 @@ class Constraints(QuickModule):
         return jnp.reshape(value, (-1,)), lambda w: pullback(jnp.reshape(w, value.shape))
 
     def of_gradients(
-        self, x: Float[Array, "..."], reduce: Callable[[Array], Array]
-    ) -> tuple[Float[Array, " J"], Float[Array, "J ..."]]:
-        """f(x), and reduce(∇f_j(x)), a few numbers, for every j; large Jacobians are never formed."""
+        self, x: Float[Array, "..."], *measures: Measure
+    ) -> tuple[Float[Array, " J"], list[Float[Array, " J"]]]:
+        """f(x), and every measure of ∇f_j(x) for every j; large Jacobians are never formed."""
         value, pullback = self.vjp(x)
+        on_host = functions.runs_on_host(self.function)
+        owners = None if on_host or value.size <= 1 else totals.owners(self, x, value.size)
+        if (
+            owners is not None
+        ):  # no two f_j share a coordinate, so that one pullback has all gradients side by side
+            gradients = pullback(jnp.ones_like(value))
+            return value, [owners.reduced(entries(gradients), total) for entries, total in measures]
 
         def row(w: Array) -> Array:
-            return reduce(pullback(w))
+            gradient = pullback(w)
+            return jnp.stack([total(entries(gradient)) for entries, total in measures])
 
-        if functions.runs_on_host(self.function):
-            return value, jnp.stack([row(w) for w in jnp.eye(value.size)]) if value.size else value
-        if value.size * x.size <= SMALL_JACOBIAN:
-            return value, jax.vmap(row)(jnp.eye(value.size, dtype=value.dtype))
-        js = jnp.arange(value.size)
-        return value, jax.lax.map(lambda j: row((js == j).astype(value.dtype)), js)
+        if on_host:
+            found = jnp.stack([row(w) for w in jnp.eye(value.size)]) if value.size else None
+        elif value.size * x.size <= SMALL_JACOBIAN:
+            found = jax.vmap(row)(jnp.eye(value.size, dtype=value.dtype))
+        else:
+            js = jnp.arange(value.size)
+            found = jax.lax.map(lambda j: row((js == j).astype(value.dtype)), js)
+        return value, [value if found is None else found[:, i] for i in range(len(measures))]
 
 
 @once_for_each  # a new problem at every re-solve has the same sets
@@ -179,8 +193,25 @@ class MisspecifiedVI(QuickModule):
         """The plain VI at a given θ: the same F, f and X with nothing left to learn."""
         from viceversa.learning import Known
 
-        given = self.check_theta("theta", theta)
-        return eqx.tree_at(lambda p: (p.learning, p.theta_width), self, (Known(given), np.asarray(0.0)))
+        return self.with_parts(learning=Known(self.check_theta("theta", theta)))
+
+    def with_parts(self, **parts: Any) -> MisspecifiedVI:
+        """The same with other parts, which are known to fit: nothing is traced or checked."""
+        other = object.__new__(MisspecifiedVI)
+        other.set_fields(**vars(self) | parts)
+        if "set" in parts:
+            other.set_fields(x_width=_x_width(other.set))
+        if "learning" in parts:
+            other.set_fields(theta_width=_theta_width(other.learning.set))
+        return other
+
+    def rebuilt(self, **parts: Any) -> MisspecifiedVI:
+        """The same with other parts of any kind, built and checked anew; names stay those given, and so does `symmetric`."""
+        were_given = self.constraint_names != _names(None, self.n_constraints)
+        kept: dict[str, Any] = {"constraint_names": self.constraint_names if were_given else None}
+        for name in ("operator", "set", "constraints", "learning", "symmetric"):
+            kept[name] = getattr(self, name)
+        return MisspecifiedVI(**kept | parts)
 
     def check_x(self, name: str, x: Any) -> np.ndarray:
         """`x` as a float64 array of the problem's shape, or a sentence."""

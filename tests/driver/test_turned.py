@@ -1,4 +1,4 @@
-"""Problems whose x lies the other way: the same functions, derivatives, answers and records, in the user's own shapes."""
+"""Problems whose x lies the other way or in one long vector: the same functions, derivatives, answers and records, in the user's own shapes."""
 
 from __future__ import annotations
 
@@ -45,19 +45,28 @@ def a_problem(F, f=None, shape=SHAPE, **rest) -> vv.MisspecifiedVI:
     return vv.MisspecifiedVI(F, vv.Box(-1.0, 1.0, shape=shape), f, vv.Known([0.7, -0.4]), **rest)
 
 
+@pytest.mark.parametrize("is_vector", [True, False], ids=["a vector", "turned"])
+@pytest.mark.parametrize("order", [(1, 0), (0, 1)], ids=["rows last", "as they are"])
 @pytest.mark.parametrize("F", FUNCTIONS.values(), ids=FUNCTIONS)
-def test_a_turned_function_and_its_derivative_are_the_function_and_its_derivative(F):
+def test_a_turned_function_and_its_derivative_are_the_function_and_its_derivative(F, order, is_vector):
     problem = a_problem(F)
     x, dx, theta = RNG.normal(size=SHAPE), RNG.normal(size=SHAPE), np.array([0.7, -0.4])
+
+    def lying(array):
+        turned = np.transpose(array, order)
+        return turned.reshape(-1) if is_vector else turned
+
     with double():
-        turned = TurnedFunction.of(problem.operator, problem, (1, 0))
-        found = jax.jvp(lambda y: turned(y, theta), (x.T,), (dx.T,))
+        turned = TurnedFunction.of(problem.operator, problem, order, is_vector)
+        found = jax.jvp(lambda y: turned(y, theta), (lying(x),), (lying(dx),))
         expected = jax.jvp(lambda y: problem.operator(y, theta), (jnp.asarray(x),), (jnp.asarray(dx),))
     for ours, plain in zip(found, expected, strict=True):
-        np.testing.assert_allclose(np.asarray(ours).T, plain, rtol=1e-14, atol=1e-14)
+        np.testing.assert_allclose(ours, lying(np.asarray(plain)), rtol=1e-14, atol=1e-14)
 
 
-def test_three_axes_and_constraints():
+@pytest.mark.parametrize("is_vector", [True, False], ids=["a vector", "turned"])
+def test_three_axes_and_constraints(is_vector, monkeypatch):
+    monkeypatch.setattr("viceversa.driver.turned._LARGEST_VECTOR", 72 if is_vector else 71)
     shape, order = (4, 9, 2), (0, 2, 1)
     problem = a_problem(
         lambda x, t: x * x.sum(axis=(0, 2), keepdims=True) + x.sum(axis=1, keepdims=True) * t[0],
@@ -72,32 +81,38 @@ def test_three_axes_and_constraints():
         F, f = (part(jnp.asarray(view.x(x)), theta) for part in (turned.operator, turned.constraints))
         np.testing.assert_allclose(view.back(F), problem.operator(jnp.asarray(x), theta), rtol=1e-14)
         np.testing.assert_allclose(f, problem.constraints(jnp.asarray(x), theta), rtol=1e-14)
-    assert turned.shape == turned.set.shape == (4, 2, 9)
+    assert turned.shape == turned.set.shape == ((72,) if is_vector else (4, 2, 9))
+
+
+NEWTON = SemismoothNewton()
+NAMED = vv.schemes.Simultaneous(vv.ExtragradientLagrangian(0.1, 0.1), vv.ProjectedGradient())
 
 
 @pytest.mark.parametrize(
-    ("shape", "scheme", "turns"),
+    ("shape", "scheme", "order", "seen"),
     [
-        ((7, 3), SemismoothNewton(), True),
-        ((3, 7), SemismoothNewton(), False),
-        ((7,), SemismoothNewton(), False),
-        ((5, 5), SemismoothNewton(), False),
-        (
-            (7, 3),
-            vv.schemes.Simultaneous(vv.ExtragradientLagrangian(0.1, 0.1), vv.ProjectedGradient()),
-            False,
-        ),
+        ((7, 3), NEWTON, (1, 0), (21,)),
+        ((3, 7), NEWTON, (0, 1), (21,)),
+        ((5, 5), NEWTON, (0, 1), (25,)),
+        ((7,), NEWTON, None, None),
+        ((7, 3), NAMED, None, None),
+        ((40, 3), NEWTON, (1, 0), (3, 40)),
+        ((3, 40), NEWTON, None, None),
     ],
 )
-def test_only_what_gains_is_turned(shape, scheme, turns):
-    assert (View(a_problem(lambda x, t: x, shape=shape), scheme).order is not None) == turns
+def test_only_what_gains_is_turned(shape, scheme, order, seen, monkeypatch):
+    monkeypatch.setattr("viceversa.driver.turned._LARGEST_VECTOR", 100)
+    view = View(a_problem(lambda x, t: x, shape=shape), scheme)
+    assert (view.order, view.shape) == (order, seen)
 
 
 def test_bounds_of_every_form():
     for low in (0.0, np.zeros(3), np.full((7, 1), -1.0), R - 3.0):
         for X in (vv.Box(low, R + 3.0), vv.NonNegative(SHAPE), vv.Free(SHAPE)):
             x = 5.0 * RNG.normal(size=SHAPE)
-            np.testing.assert_array_equal(X.transposed((1, 0)).project(x.T), np.asarray(X.project(x)).T)
+            turned, vector = X.rearranged(np.transpose, (3, 7)), X.rearranged(np.ravel, (21,))
+            np.testing.assert_array_equal(turned.project(x.T), np.asarray(X.project(x)).T)
+            np.testing.assert_array_equal(vector.project(x.ravel()), np.asarray(X.project(x)).ravel())
 
 
 def test_answers_records_and_warm_starts_have_the_shape_of_x():

@@ -66,9 +66,15 @@ def _double():
         yield
 
 
-def _linearised(F, f):
-    x = jnp.asarray(RNG.uniform(0.5, 2.0, SHAPE))
+def _linearised(F, f, shape=SHAPE):
+    """At a point of this shape, which F and f fold to theirs."""
+    x = jnp.asarray(RNG.uniform(0.5, 2.0, shape))
     f = f or (lambda x: jnp.zeros(0))
+    if shape != SHAPE:
+        F, f = (
+            lambda x, F=F: F(x.reshape(SHAPE)).reshape(shape),
+            lambda x, f=f: f(x.reshape(SHAPE)),
+        )
     lam = jnp.asarray(RNG.uniform(0.1, 1.0, f(x).shape))
 
     def kkt(at, multiplier):
@@ -78,20 +84,24 @@ def _linearised(F, f):
     return x, lam, jax.linearize(kkt, x, lam)[1]
 
 
+both_ways = pytest.mark.parametrize("shape", [SHAPE, (36,)], ids=["as it is", "a vector"])
+
+
+@both_ways
 @pytest.mark.parametrize(("F", "f", "n_kinds"), MEETING_IN_TOTALS.values(), ids=MEETING_IN_TOTALS)
-def test_the_solution_is_that_of_the_dense_system(F, f, n_kinds):
-    x, lam, product = _linearised(F, f)
+def test_the_solution_is_that_of_the_dense_system(F, f, n_kinds, shape):
+    x, lam, product = _linearised(F, f, shape)
     aggregates = Aggregates.of(product, x, lam)
     assert aggregates is not None
     assert aggregates.n_kinds == n_kinds
-    E, C = jnp.asarray(RNG.uniform(0.0, 3.0, SHAPE)), jnp.asarray(RNG.uniform(0.0, 3.0, lam.shape))
-    rhs = jnp.asarray(RNG.normal(size=SHAPE)), jnp.asarray(RNG.normal(size=lam.shape))
+    E, C = jnp.asarray(RNG.uniform(0.0, 3.0, shape)), jnp.asarray(RNG.uniform(0.0, 3.0, lam.shape))
+    rhs = jnp.asarray(RNG.normal(size=shape)), jnp.asarray(RNG.normal(size=lam.shape))
 
     def matvec(step):
         Hu, Ju = product(*step)
         return Hu + E * step[0], Ju - C * step[1]
 
-    units = Metric(jnp.ones(SHAPE), jnp.ones(lam.shape))
+    units = Metric(jnp.ones(shape), jnp.ones(lam.shape))
     found = solve_by_aggregates(aggregates, matvec, rhs, Metric(E, C), units, 1e-12)
     flat, split = jax.flatten_util.ravel_pytree(rhs)
     dense = jax.jacfwd(lambda v: jax.flatten_util.ravel_pytree(matvec(split(v)))[0])(flat)
@@ -100,9 +110,10 @@ def test_the_solution_is_that_of_the_dense_system(F, f, n_kinds):
         np.testing.assert_allclose(ours, theirs, rtol=1e-9, atol=1e-10)
 
 
+@both_ways
 @pytest.mark.parametrize(("F", "f"), MEETING_OTHERWISE.values(), ids=MEETING_OTHERWISE)
-def test_coordinates_that_meet_otherwise_are_left_to_other_methods(F, f):
-    x, lam, product = _linearised(F, f)
+def test_coordinates_that_meet_otherwise_are_left_to_other_methods(F, f, shape):
+    x, lam, product = _linearised(F, f, shape)
     assert Aggregates.of(product, x, lam) is None
 
 

@@ -105,7 +105,7 @@ def _deepen(problem: MisspecifiedVI, theta: PyTree, start) -> tuple[Array, Array
     start = jnp.asarray(start)
     width = jnp.asarray(problem.x_width)
     width = jnp.where(jnp.isfinite(width), width, 1.0)
-    f_0, slope = f.of_gradients(start, lambda gradient: jnp.sum(jnp.abs(gradient) * width))
+    f_0, (slope,) = f.of_gradients(start, (lambda gradient: jnp.abs(gradient) * width, jnp.sum))
     unit = jnp.maximum(jnp.abs(f_0), slope)
     unit = jnp.where(unit > 0, unit, 1.0)
 

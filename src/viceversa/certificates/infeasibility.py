@@ -99,7 +99,7 @@ def _least_violation(problem: MisspecifiedVI, x: Any, theta: PyTree) -> tuple[Ar
     """(x̂, w) with x̂ near a minimiser of ½ Σ_j ([f_j]₊/f̂_j)² over X and w_j = [f_j(x̂)]₊/f̂_j², its multipliers."""
     _, f, X = problem.at(theta)
     x = X.project(jnp.asarray(x))
-    f_0, largest = f.of_gradients(x, lambda gradient: jnp.max(jnp.abs(gradient)))
+    f_0, (largest,) = f.of_gradients(x, (jnp.abs, jnp.max))
     unit = jnp.maximum(jnp.abs(f_0), largest)
     unit = jnp.where(unit > 0, unit, 1.0)
 

@@ -145,11 +145,9 @@ def constraint_slopes(
     """Σ_i |∂_i f_j(x, θ)| x̂_i and max_i |∂_i f_j(x, θ)| for every j; 0 where f has no slope there."""
     x_hat = coordinate_scale(problem, x, x0)
 
-    def sizes(gradient: Array) -> Array:
-        return jnp.stack([jnp.sum(jnp.abs(gradient) * x_hat), max_abs(gradient)])
-
-    found = _finite_or_zero(problem.at(theta).f.of_gradients(x, sizes)[1].reshape(-1, 2))
-    return found[:, 0], found[:, 1]
+    by_coordinate = (lambda gradient: jnp.abs(gradient) * x_hat, jnp.sum)
+    _, (slopes, steepest) = problem.at(theta).f.of_gradients(x, by_coordinate, (jnp.abs, jnp.max))
+    return _finite_or_zero(slopes), _finite_or_zero(steepest)
 
 
 def _constraint_units(f_start: Array, f_x: Array, slope: Array) -> Float[Array, " J"]:

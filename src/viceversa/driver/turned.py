@@ -1,12 +1,15 @@
-"""A problem whose x has its longest axis last: XLA's loops run along the last axis, and short ones are slow.
+"""A problem whose x lies as XLA's loops like it: its longest axis last and, where it is not large, in one long vector.
 
-A market of a thousand firms and ten products has x of shape (1000, 10). Loops of ten fill no vector registers, so that every
-operation on such arrays takes two to five times as long as on arrays of shape (10, 1000). A user's functions are
-evaluated operation by operation on arrays that lie the other way; what cannot be is given its arrays as they were.
+A market of a thousand firms and ten products has x of shape (1000, 10). Loops run along the last axis, and those of ten fill no
+vector registers, so that every operation on such arrays takes two to five times as long as on arrays of shape (10, 1000). A
+user's functions are evaluated operation by operation on arrays that lie the other way; what cannot be is given its arrays
+as they were. A loop within a loop takes twice as long to compile as one, so the solver itself sees vectors, which only the
+user's functions fold.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -17,6 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PyTree
 
+from viceversa import one_kernel
 from viceversa.driver.recording import Row, Truth
 from viceversa.operations import ELEMENTWISE, evaluated
 from viceversa.problem import MisspecifiedVI
@@ -25,37 +29,49 @@ from viceversa.schemes.base import Point, Scheme
 from viceversa.sets import Box, Free, NonNegative
 from viceversa.sets.intervals import is_box
 
-# Numbers in x from which it is done (long loops take longer to compile) and up to which (there a second copy of the data is
-# nothing, and memory not yet the bound).
-_SMALLEST, _LARGEST = 1 << 8, 1 << 19
+# Numbers in x from which it is done (short loops are compiled to no loops at all) and up to which (there a second copy of the
+# data is nothing, and memory not yet the bound).
+_SMALLEST, _LARGEST = 1 << 7, 1 << 19
+_LARGEST_VECTOR = one_kernel.LARGEST  # beyond, threads share the rows
 _ELEMENTWISE = ELEMENTWISE | set("and ceil eq floor ge gt is_finite le lt ne not or round sign xor".split())
 _REDUCTIONS = {"reduce_sum", "reduce_max", "reduce_min", "reduce_prod"}
 
 
 class View:
-    """How the arrays of a problem lie for a scheme; `order` are x's own axes as they follow there, None: as they are."""
+    """How the arrays of a problem lie for a scheme.
+
+    `order` are x's own axes as they follow one another there, and `shape` is what they make, one axis where x is a vector; both
+    are None where x lies as it did.
+    """
 
     def __init__(self, problem: MisspecifiedVI, scheme: Scheme):
-        shape, self.order = problem.shape, None
+        self.order = self.turned_shape = self.shape = None
+        given, size = problem.shape, math.prod(problem.shape)
         is_plain = is_box(problem.set) and not (problem.runs_on_host or problem.learning.depends_on_x)
-        if scheme.takes_any_axes and is_plain and len(shape) > 1 and _SMALLEST <= np.prod(shape) <= _LARGEST:
-            longest = int(np.argmax(shape))
-            if shape[longest] > shape[-1]:
-                self.order = (*(axis for axis in range(len(shape)) if axis != longest), longest)
+        if not (scheme.takes_any_axes and is_plain and len(given) > 1 and _SMALLEST <= size <= _LARGEST):
+            return
+        axes = range(len(given))
+        longest = max(reversed(axes), key=given.__getitem__)
+        order = (*(axis for axis in axes if axis != longest), longest)
+        is_vector = size <= _LARGEST_VECTOR
+        if is_vector or order != tuple(axes):
+            self.order, self.turned_shape = order, tuple([given[axis] for axis in order])
+            self.shape = (size,) if is_vector else self.turned_shape
 
     def problem(self, problem: MisspecifiedVI) -> MisspecifiedVI:
-        """The same problem for turned x."""
-        if self.order is None:
+        """The same problem for x as the scheme sees it."""
+        if self.order is None or self.shape is None:
             return problem
         X, f = problem.set, problem.constraints
         assert isinstance(X, (Box, NonNegative, Free))
+        is_vector = self.shape != self.turned_shape
         return eqx.tree_at(
             lambda p: (p.operator, p.set, p.constraints, p.x_width),
             problem,
             (
-                TurnedFunction.of(problem.operator, problem, self.order),
-                X.transposed(self.order),
-                None if f is None else TurnedFunction.of(f, problem, self.order),
+                TurnedFunction.of(problem.operator, problem, self.order, is_vector),
+                X.rearranged(self.x, self.shape),
+                None if f is None else TurnedFunction.of(f, problem, self.order, is_vector),
                 self.x(problem.x_width) if np.ndim(problem.x_width) else problem.x_width,
             ),
             is_leaf=lambda part: part is None,
@@ -63,11 +79,11 @@ class View:
 
     def x(self, x: Any) -> Any:
         """x as the scheme sees it."""
-        return x if self.order is None else x.transpose(self.order)
+        return x if self.order is None else x.transpose(self.order).reshape(self.shape)
 
     def back(self, x: Any) -> Any:
         """x as the user sees it."""
-        return x if self.order is None else x.transpose(_inverse(self.order))
+        return x if self.order is None else x.reshape(self.turned_shape).transpose(_inverse(self.order))
 
     def point(self, point: Point) -> Point:
         """A scheme's point as the user sees it."""
@@ -90,18 +106,21 @@ class _Value(NamedTuple):
 
 
 class TurnedFunction(QuickModule):
-    """A user's function of (x, θ) for turned x: its program, and its arrays, those of x's shape turned."""
+    """A user's function of (x, θ) for turned x, folded if it is a vector: its program, and its arrays, those of x's shape turned."""
 
     arrays: list[Any]
     are_turned: tuple[bool, ...] = eqx.field(static=True)
     jaxpr: Any = eqx.field(static=True)
     order: tuple[int, ...] = eqx.field(static=True)
+    folded: tuple[int, ...] | None = eqx.field(static=True)
 
-    def __init__(self, arrays: list, are_turned: tuple, jaxpr: Any, order: tuple):
-        self.set_fields(arrays=arrays, are_turned=are_turned, jaxpr=jaxpr, order=order)
+    def __init__(self, arrays: list, are_turned: tuple, jaxpr: Any, order: tuple, folded: tuple | None):
+        self.set_fields(arrays=arrays, are_turned=are_turned, jaxpr=jaxpr, order=order, folded=folded)
 
     @classmethod
-    def of(cls, function: Any, problem: MisspecifiedVI, order: tuple[int, ...]) -> TurnedFunction:
+    def of(
+        cls, function: Any, problem: MisspecifiedVI, order: tuple[int, ...], is_vector: bool
+    ) -> TurnedFunction:
         leaves, tree = jax.tree.flatten(function)
         is_array = [hasattr(leaf, "dtype") for leaf in leaves]
         arrays = [leaf for leaf, yes in zip(leaves, is_array, strict=True) if yes]
@@ -117,13 +136,17 @@ class TurnedFunction(QuickModule):
         arrays = [*closed.consts, *arrays]
         are_turned = tuple([np.shape(array) == problem.shape for array in arrays])
         lying = [a.transpose(order) if turn else a for a, turn in zip(arrays, are_turned, strict=True)]
-        return cls(lying, are_turned, closed.jaxpr, order)
+        folded = tuple([problem.shape[axis] for axis in order]) if is_vector else None
+        return cls(lying, are_turned, closed.jaxpr, order, folded)
 
     def __call__(self, x: Array, theta: PyTree) -> Array:
         arrays = [_Value(*each) for each in zip(self.arrays, self.are_turned, strict=True)]
-        given = [*arrays, _Value(x, True), *(_Value(leaf, False) for leaf in jax.tree.leaves(theta))]
+        turned = x if self.folded is None else x.reshape(self.folded)
+        given = [*arrays, _Value(turned, True), *(_Value(leaf, False) for leaf in jax.tree.leaves(theta))]
         (found,) = _evaluate(self.jaxpr, given, self.order)
-        return found.array if np.ndim(found.array) < x.ndim else _turned(found, self.order)
+        return (
+            found.array if np.ndim(found.array) < turned.ndim else _turned(found, self.order).reshape(x.shape)
+        )
 
 
 def _inverse(order: Sequence[int]) -> tuple[int, ...]:

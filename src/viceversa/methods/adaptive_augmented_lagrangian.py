@@ -242,5 +242,5 @@ def _gradient_norms_sq(problem: MisspecifiedVI, f, x0: Array, step: Array) -> tu
 
     Where X has no end, the first step against F says what size is.
     """
-    f_0, norms_sq = f.of_gradients(x0, lambda gradient: jnp.sum(jnp.square(gradient)))
+    f_0, (norms_sq,) = f.of_gradients(x0, (jnp.square, jnp.sum))
     return norms_sq, jnp.maximum(norms_sq, jnp.square(f_0 / _reach(problem, x0, step)))

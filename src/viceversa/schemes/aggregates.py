@@ -13,60 +13,43 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
-import jax.extend.core as jax_core
 import jax.numpy as jnp
 from jaxtyping import Array, Int, PyTree
 
 from viceversa.krylov import KrylovResult
-from viceversa.operations import evaluated
 from viceversa.schemes.newton_system import Metric
+from viceversa.totals import Axes, OtherwiseThanInTotals, Value, Walk, agreed, axes_of, shapes_of
 
 _MOST_KINDS = 4  # of totals and multipliers: each costs a product
 _MOST_CORRECTIONS = 4  # of a solution by what it leaves
-_SUMS = {"add", "sub", "add_any"}
-_ELEMENTWISE = _SUMS | {"neg", "mul", "div", "select_n", "convert_element_type", "copy"}
-_RESHAPING = {"reshape", "squeeze", "expand_dims"}
-_CALLS = {"jit", "pjit", "closed_call", "core_call"}
-
-# Along which axis of x each axis of an array runs; None: it has length 1.
-_Axes = tuple[int | None, ...]
-
-
-class _NotAggregative(Exception):
-    """Coordinates meet otherwise than in totals."""
-
-
-class _Value(NamedTuple):
-    """An array of the linear program, None where it is zero; `is_local`: entry i depends on u_i itself."""
-
-    array: Any
-    axes: _Axes | None = None  # None: it does not move
-    is_local: bool = False
 
 
 class Aggregates:
     """(u, y) ↦ (Hu + Jᵀy, Ju) as  c∘u + R(z)  and  R_f(z),  where z = (s, y) and s = S(u) + T(z) are totals.
 
-    All totals and the multipliers run along the same axes of x, and along no other: one small system for each place there.
+    All totals and the multipliers run along the same axes of x, and along no other: one small system for each place there. Where x
+    is one long vector that the program folds, those are the axes of `folded`.
     """
 
-    def __init__(self, product: Callable, x: Array, lam: Array, axes_f: _Axes, totals_alone: bool = False):
-        self._closed = jax.make_jaxpr(product)(x, lam)
+    def __init__(
+        self, program: Any, x: Array, lam: Array, folded: tuple[int, ...], axes_f: Axes, totals_alone: bool
+    ):
+        self._closed, self._folded = program, folded
         self._x, self._n_f, self._axes_f = x, lam.size, axes_f
-        walk = _Walk(x.shape)
+        walk = Walk(folded)
         along_x, along_f = self._walked(walk, jnp.ones_like(x), None)
         kinds = [*walk.axes, *([axes_f] if lam.size else [])]
         kept = {tuple([axis for axis in axes if axis is not None]) for axes in kinds}
         depends = along_x.is_local or totals_alone
         if not depends or along_f.is_local or len(kept) != 1 or len(kinds) > _MOST_KINDS:
-            raise _NotAggregative
+            raise OtherwiseThanInTotals
         (along,) = kept
         self.along = along
         if walk.summed.intersection(along) or not walk.axes:
-            raise _NotAggregative
-        self.shape = tuple([x.shape[axis] for axis in along])
-        if lam.size and (lam.size != math.prod(self.shape) or _agreed([along_f.axes, axes_f]) != axes_f):
-            raise _NotAggregative
+            raise OtherwiseThanInTotals
+        self.shape = tuple([folded[axis] for axis in along])
+        if lam.size and (lam.size != math.prod(self.shape) or agreed([along_f.axes, axes_f]) != axes_f):
+            raise OtherwiseThanInTotals
         self.c, self.n_sums, self.n_kinds = self._array(along_x), len(walk.axes), len(kinds)
 
     @classmethod
@@ -75,32 +58,34 @@ class Aggregates:
 
         Without `totals_alone`, also where nothing but totals matters, so that H has no diagonal.
         """
-        ways: list[_Axes] = (
-            [(None,)] if lam.size <= 1 else [(i,) for i, n in enumerate(x.shape) if n == lam.size]
-        )
-        for axes_f in ways:
-            try:
-                return cls(product, x, lam, axes_f, totals_alone)
-            except _NotAggregative:
-                continue
+        program = jax.make_jaxpr(product)(x, lam)
+        for folded in shapes_of(program.jaxpr, x.shape):
+            ways: list[Axes] = (
+                [(None,)] if lam.size <= 1 else [(i,) for i, n in enumerate(folded) if n == lam.size]
+            )
+            for axes_f in ways:
+                try:
+                    return cls(program, x, lam, folded, axes_f, totals_alone)
+                except OtherwiseThanInTotals:
+                    continue
         return None
 
-    def _walked(self, walk: _Walk, u: Array | None, y: Array | None) -> list[_Value]:
-        given = [_Value(u, tuple(range(self._x.ndim)), True), _Value(y, self._axes_f)]
+    def _walked(self, walk: Walk, u: Array | None, y: Array | None) -> list[Value]:
+        given = [Value(u, axes_of(self._x.shape, self._folded), True), Value(y, self._axes_f)]
         return walk.through(self._closed.jaxpr, self._closed.consts, given)
 
-    def _array(self, along_x: _Value) -> Array:
+    def _array(self, along_x: Value) -> Array:
         return jnp.zeros_like(self._x) if along_x.array is None else along_x.array.reshape(self._x.shape)
 
     def sums(self, u: Array) -> list[Array]:
         """S(u)."""
-        walk = _Walk(self._x.shape)
+        walk = Walk(self._folded)
         self._walked(walk, u, None)
         return [self._kind(found) for found in walk.found]
 
     def rest(self, z: Sequence[Array | None]) -> tuple[Array, list[Array]]:
         """R(z); and T(z) and R_f(z), in the order of z."""
-        walk = _Walk(self._x.shape, z[: self.n_sums])
+        walk = Walk(self._folded, z[: self.n_sums])
         y = z[-1] if self._n_f else None
         along_x, along_f = self._walked(walk, None, None if y is None else y.reshape(self._n_f))
         found = [*walk.found, *([along_f.array] if self._n_f else [])]
@@ -211,135 +196,3 @@ def solve_by_aggregates(
     solve = aggregates.solver(diagonals.gamma, diagonals.rho)
     found = corrected(lambda left: solve(*left), matvec, rhs, (units.gamma, units.rho), rtol)
     return KrylovResult(found.solution, aggregates.n_kinds + found.n_products)
-
-
-class _Walk:
-    """Through the linear program, cut at its totals: what they are to be taken for (zero: None), and what they were."""
-
-    def __init__(self, shape: tuple[int, ...], given: Sequence[Array | None] | None = None):
-        self.shape, self.given = shape, given
-        self.found: list[Any] = []
-        self.axes: list[_Axes] = []
-        self.summed: set[int] = set()  # the axes of x that something was summed over
-        self._seen: dict[Any, tuple[_Value, list[_Value]]] = {}
-
-    def through(self, jaxpr: Any, consts: Any, given: list[_Value]) -> list[_Value]:
-        known = dict(zip(jaxpr.constvars, map(_Value, consts), strict=True))
-        known.update(zip(jaxpr.invars, given, strict=True))
-
-        def value(atom: Any) -> _Value:
-            return _Value(atom.val) if isinstance(atom, jax_core.Literal) else known[atom]
-
-        for eqn in _needed(jaxpr):
-            values = [value(atom) for atom in eqn.invars]
-            known.update(zip(eqn.outvars, self._operated(eqn, values), strict=True))
-        return [value(atom) for atom in jaxpr.outvars]
-
-    def _operated(self, eqn: Any, values: list[_Value]) -> list[_Value]:
-        """One operation, linear in what moves."""
-        name, moving = eqn.primitive.name, [v for v in values if v.axes is not None]
-        if not moving:
-            return [_Value(out) for out in evaluated(eqn, [v.array for v in values])]
-        if name in _CALLS:
-            inner = eqn.params["jaxpr"] if "jaxpr" in eqn.params else eqn.params["call_jaxpr"]
-            return self.through(inner.jaxpr, inner.consts, values)
-        if len(eqn.outvars) > 1:
-            raise _NotAggregative
-        # F and f often take the same total of the same array: it is one.
-        key = name, str(eqn.params), tuple([id(v.array if v.axes is None else v) for v in values])
-        if key not in self._seen:
-            self._seen[key] = self._moved(eqn, values), values  # kept, so that identities stay what they are
-        return [self._seen[key][0]]
-
-    def _moved(self, eqn: Any, values: list[_Value]) -> _Value:
-        name, moving = eqn.primitive.name, [v for v in values if v.axes is not None]
-        if name == "reduce_sum":
-            return self._total(eqn, values[0])
-        axes, is_local = self._axes_after(eqn, values), any(v.is_local for v in moving)
-        if all(v.array is None for v in moving):
-            return _Value(None, axes, is_local)
-        if name in _SUMS and any(v.array is None for v in values):
-            return _Value(_sum_with_zero(eqn, values), axes, is_local)
-        return _Value(evaluated(eqn, _without_zeros(eqn, values))[0], axes, is_local)
-
-    def _total(self, eqn: Any, value: _Value) -> _Value:
-        """A sum; if it depends on coordinates themselves, the program is cut there."""
-        over, all_axes = eqn.params["axes"], value.axes or ()
-        axes = tuple([axis for i, axis in enumerate(all_axes) if i not in over])
-        self.summed.update(axis for i, axis in enumerate(all_axes) if i in over and axis is not None)
-        found = None if value.array is None else evaluated(eqn, [value.array])[0]
-        if not value.is_local:
-            return _Value(found, axes)
-        given = None if self.given is None else self.given[len(self.found)]
-        self.axes.append(axes)
-        self.found.append(found)
-        return _Value(None if given is None else given.reshape(eqn.outvars[0].aval.shape), axes)
-
-    def _axes_after(self, eqn: Any, values: list[_Value]) -> _Axes:
-        """Along which axes of x the outcome runs; refused where it cannot be said."""
-        name, shape = eqn.primitive.name, eqn.outvars[0].aval.shape
-        moving = [
-            (v, atom.aval.shape) for v, atom in zip(values, eqn.invars, strict=True) if v.axes is not None
-        ]
-        (value, given), *others = moving
-        spreads = any(v.is_local and math.prod(given) != math.prod(shape) for v, given in moving)
-        if spreads or value.axes is None:
-            raise _NotAggregative
-        if name in _ELEMENTWISE:
-            return self._filled(_agreed([v.axes or (None,) * len(shape) for v, _ in moving]), shape)
-        if others:
-            raise _NotAggregative
-        if name == "broadcast_in_dim":
-            into = eqn.params["broadcast_dimensions"]
-            fixed = {to: value.axes[i] for i, to in enumerate(into) if given[i] == shape[to]}
-            return self._filled(tuple([fixed.get(i) for i in range(len(shape))]), shape)
-        if name == "transpose" and not value.is_local:
-            return tuple([value.axes[i] for i in eqn.params["permutation"]])
-        long = [(n, axis) for n, axis in zip(given, value.axes, strict=True) if n > 1]
-        if name in _RESHAPING and [n for n, _ in long] == [n for n in shape if n > 1]:
-            rest = iter([axis for _, axis in long])
-            return tuple([next(rest) if n > 1 else None for n in shape])
-        raise _NotAggregative
-
-    def _filled(self, axes: _Axes, shape: tuple[int, ...]) -> _Axes:
-        """Axes along which something is the same all along are x's own."""
-        for i, (axis, n) in enumerate(zip(axes, shape, strict=True)):
-            if axis is None and n > 1 and (len(shape) != len(self.shape) or n != self.shape[i]):
-                raise _NotAggregative
-        return tuple([i if axis is None and shape[i] > 1 else axis for i, axis in enumerate(axes)])
-
-
-def _needed(jaxpr: Any) -> list[Any]:
-    """The operations that the outcome depends on: others may do what they like."""
-    wanted, found = {atom for atom in jaxpr.outvars if not isinstance(atom, jax_core.Literal)}, []
-    for eqn in reversed(jaxpr.eqns):
-        if wanted.intersection(eqn.outvars):
-            wanted.update(atom for atom in eqn.invars if not isinstance(atom, jax_core.Literal))
-            found.append(eqn)
-    return found[::-1]
-
-
-def _agreed(several: list[Any]) -> _Axes:
-    """Axes that all agree on, where None agrees with any."""
-    found = []
-    for together in zip(*several, strict=True):
-        known = {axis for axis in together if axis is not None}
-        if len(known) > 1:
-            raise _NotAggregative
-        found.append(known.pop() if known else None)
-    return tuple(found)
-
-
-def _sum_with_zero(eqn: Any, values: list[_Value]) -> Array:
-    """a + 0, 0 + b, a − 0 or 0 − b."""
-    left, right = values
-    array = left.array if right.array is None else right.array
-    array = -array if left.array is None and eqn.primitive.name == "sub" else array
-    return jnp.broadcast_to(array, eqn.outvars[0].aval.shape)
-
-
-def _without_zeros(eqn: Any, values: list[_Value]) -> list[Any]:
-    return [
-        jnp.zeros(atom.aval.shape, atom.aval.dtype) if v.array is None else v.array
-        for atom, v in zip(eqn.invars, values, strict=True)
-    ]

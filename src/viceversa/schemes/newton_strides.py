@@ -175,6 +175,6 @@ def _metric(
         if _has_fixed_slopes(problem):
             here = first.slope_sq
         else:
-            here = problem.at(theta).f.of_gradients(x, lambda gradient: jnp.sum(jnp.square(gradient)))[1]
+            _, (here,) = problem.at(theta).f.of_gradients(x, (jnp.square, jnp.sum))
         gradient_sq = jnp.where((here > 0) & jnp.isfinite(here), here, gradient_sq)
     return local_metric(problem, x, lam, theta, kkt.product, first.gamma, gradient_sq, probed)

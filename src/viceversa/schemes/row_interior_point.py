@@ -122,9 +122,8 @@ def row_interior_point(problem: MisspecifiedVI, theta: PyTree) -> InteriorOfRows
     # The centre, with τ so large that every w is positive: products differ by no more than forces do.
     x = free * total / jnp.maximum(jnp.sum(free, axis=-1, keepdims=True), 1)
     G, f_x = kkt(x, jnp.zeros(problem.n_constraints))
-    variation = jnp.maximum(
-        jnp.abs(f_x), f.of_gradients(x, lambda gradient: jnp.sum(jnp.abs(gradient) * x))[1]
-    )
+    _, (slopes,) = f.of_gradients(x, (lambda gradient: jnp.abs(gradient) * x, jnp.sum))
+    variation = jnp.maximum(jnp.abs(f_x), slopes)
     variation = jnp.where(variation > 0, variation, 1.0)
     force, length = _or_one(max_abs(jnp.where(free, G, 0.0))), _or_one(max_abs(total))
     spread = jnp.maximum(jnp.max(_highest(G, free) + _highest(-G, free)), _LEAST_SPREAD * force)

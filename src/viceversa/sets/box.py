@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
@@ -70,16 +70,14 @@ class Box(ConvexSet):
         """The upper bounds in the shape of a point."""
         return _broadcast(self.high, self._shape)
 
-    def transposed(self, order: Sequence[int]) -> Box:
-        """The same box with its axes in another order; also within a compiled program."""
+    def rearranged(self, arrange: Callable[[Any], Any], shape: tuple[int, ...]) -> Box:
+        """The same box where x lies otherwise, in this shape; also within a compiled program."""
 
-        def turned(bound: Any) -> Any:
-            return _broadcast(bound, self._shape).transpose(order) if bound.ndim else bound
+        def lying(bound: Any) -> Any:
+            return arrange(_broadcast(bound, self._shape)) if bound.ndim else bound
 
         made = object.__new__(Box)
-        made.set_fields(
-            low=turned(self.low), high=turned(self.high), _shape=tuple([self._shape[axis] for axis in order])
-        )
+        made.set_fields(low=lying(self.low), high=lying(self.high), _shape=shape)
         return made
 
     @point_method
@@ -131,9 +129,9 @@ class NonNegative(ConvexSet):
     def shape(self) -> tuple[int, ...]:
         return self._shape
 
-    def transposed(self, order: Sequence[int]) -> NonNegative:
-        """The same set with its axes in another order."""
-        return NonNegative(tuple([self._shape[axis] for axis in order]))
+    def rearranged(self, _arrange: Callable[[Any], Any], shape: tuple[int, ...]) -> NonNegative:
+        """The same set where x lies otherwise, in this shape."""
+        return NonNegative(shape)
 
     @point_method
     def project(self, x: PyTree) -> PyTree:
@@ -182,9 +180,9 @@ class Free(ConvexSet):
     def shape(self) -> tuple[int, ...]:
         return self._shape
 
-    def transposed(self, order: Sequence[int]) -> Free:
-        """The same space with its axes in another order."""
-        return Free(tuple([self._shape[axis] for axis in order]))
+    def rearranged(self, _arrange: Callable[[Any], Any], shape: tuple[int, ...]) -> Free:
+        """The same space where x lies otherwise, in this shape."""
+        return Free(shape)
 
     @point_method
     def project(self, x: PyTree) -> PyTree:
