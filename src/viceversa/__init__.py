@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from viceversa import lagrangian, methods, steps
 from viceversa.certificates import Certificate, certify
-from viceversa.driver import Record, Solution, Status, Trace, iterate, solve
+from viceversa.driver import Record, Solution, Solver, Status, Trace, iterate, solve
 from viceversa.errors import InputError, SolveError, UserFunctionError
 from viceversa.functions import callback_constraints, callback_operator
 from viceversa.lagrangian import Phi, augmented_lagrangian, grad_lambda_Phi, grad_x_Phi, phi

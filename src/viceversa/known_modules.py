@@ -76,9 +76,14 @@ def _structure(leaves: list, tree: Any, avals: tuple) -> Any:
 
 
 def _with_own_data(module: Any, leaves: list, tree: Any) -> Any:
-    """A user's module with its NumPy arrays copied; those of this package hold copies already."""
+    owned = own_leaves(module, leaves)
+    return module if owned is leaves else jax.tree.unflatten(tree, owned)
+
+
+def own_leaves(module: Any, leaves: list) -> list:
+    """The leaves of a user's module with its NumPy arrays copied; those of this package hold copies already."""
     if type(module).__module__.startswith("viceversa."):
-        return module
+        return leaves
     if not any(isinstance(leaf, np.ndarray) for leaf in leaves):
-        return module
-    return jax.tree.unflatten(tree, [own(leaf) if isinstance(leaf, np.ndarray) else leaf for leaf in leaves])
+        return leaves
+    return [own(leaf) if isinstance(leaf, np.ndarray) else leaf for leaf in leaves]

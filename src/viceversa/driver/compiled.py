@@ -109,8 +109,8 @@ class _OnArrays:
 class _Form:
     """An immutable value, packed. Used once, it hands its NumPy arrays to the program; used again, it has them on the device."""
 
-    def __init__(self, value: Any):
-        self._packed, self._n_uses = Packed.on_host(value), 0
+    def __init__(self, packed: Packed):
+        self._packed, self._n_uses = packed, 0
 
     def used(self) -> Packed:
         """For one more use; arrays too large to be there twice stay where they are."""
@@ -122,4 +122,11 @@ class _Form:
         return self._packed
 
 
-_form = once_for_each(_Form)
+@once_for_each
+def _form(value: Any) -> _Form:
+    return _Form(Packed.on_host(value))
+
+
+def remember_packed(value: Any, packed: Packed) -> None:
+    """The packed form of an immutable value, from one who knows it already."""
+    _form.remember(value, _Form(packed))

@@ -130,14 +130,14 @@ class _Placing:
         return [_joined(parts) if i in shared else parts[0] for i, parts in enumerate(self.parts)]
 
 
-class _Layout(NamedTuple):
+class Layout(NamedTuple):
     """How trees of one form are packed outside a program: for each array its leaves' numbers, and its type if they share it."""
 
     packing: Packing
     arrays: tuple[tuple[np.dtype | None, tuple[int, ...]], ...]
 
     @classmethod
-    def of(cls, value: Any) -> _Layout:
+    def of(cls, value: Any) -> Layout:
         placing = _Placing(once=False)
         packing = placing.packing(value)
         members: list[list[int]] = [[] for _ in placing.parts]
@@ -148,38 +148,42 @@ class _Layout(NamedTuple):
         shared = {array: _WIDE[vector] for vector, array in placing.vectors.items()}
         return cls(packing, tuple([(shared.get(i), tuple(each)) for i, each in enumerate(members)]))
 
-    def filled(self, leaves: list) -> list:
-        return [
+    def packed(self, leaves: list) -> Packed:
+        """The tree of this form with these leaves."""
+        arrays = [
             np.concatenate([leaves[i] for i in numbers], axis=None, dtype=dtype)
             if dtype
             else leaves[numbers[0]]
             for dtype, numbers in self.arrays
         ]
+        return Packed(arrays, self.packing)
 
 
 _MOST_LAYOUTS = 256
-_layouts: dict[Any, _Layout] = {}
+_layouts: dict[Any, Layout] = {}
 
 
-def _layout(tree: Any, leaves: list, value: Any) -> _Layout:
-    """The layout of a form is found once: a solve packs a dozen small arrays, and others of the same form the next time."""
-    form = (
-        tree,
-        tuple(
-            [
-                (leaf.shape, leaf.dtype) if isinstance(leaf, _ARRAYS) else _Fixed(type(leaf), leaf)
-                for leaf in leaves
-            ]
-        ),
+def kinds_of(leaves: list) -> tuple:
+    """What has to be the same in every tree of one form: shapes and types of arrays, and all else itself."""
+    return tuple(
+        [
+            (leaf.shape, leaf.dtype) if isinstance(leaf, _ARRAYS) else _Fixed(type(leaf), leaf)
+            for leaf in leaves
+        ]
     )
+
+
+def layout_of(value: Any, leaves: list, tree: Any) -> Layout:
+    """The layout of a flattened tree, found once for each form: a solve packs a dozen small arrays, and others the next time."""
+    form = (tree, kinds_of(leaves))
     try:
         known = _layouts.get(form)
     except TypeError:  # something in it cannot be compared
-        return _Layout.of(value)
+        return Layout.of(value)
     if known is None:
         while len(_layouts) >= _MOST_LAYOUTS:
             _layouts.pop(next(iter(_layouts)))
-        known = _layouts[form] = _Layout.of(value)
+        known = _layouts[form] = Layout.of(value)
     return known
 
 
@@ -208,8 +212,7 @@ class Packed:
     def on_host(cls, value: Any) -> Packed:
         """A tree outside a program, as every other with leaves of these shapes: another such tree needs no other program."""
         leaves, tree = jax.tree.flatten(value)
-        layout = _layout(tree, leaves, value)
-        return cls(layout.filled(leaves), layout.packing)
+        return layout_of(value, leaves, tree).packed(leaves)
 
     def whole(self) -> Any:
         """The tree itself."""

@@ -1,41 +1,42 @@
-"""`solve` and `iterate`: defaults, precision, the compiled or the host loop, and the status."""
+"""`solve` and `iterate`: one run in the compiled or the host loop, begun elsewhere where it must be, and its notes."""
 
 from __future__ import annotations
 
-import inspect
-import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import replace
-from functools import lru_cache
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import PyTree
 
 from viceversa import precision
 from viceversa.driver import loop
-from viceversa.driver.loop import Settings, Starts
+from viceversa.driver.inputs import (
+    check_calls,
+    check_seed,
+    check_verbose,
+    checked_limits,
+    chosen_scheme,
+    point_inside,
+    projection_notes,
+    require_problem,
+    settings_of,
+    starts_of,
+    usual_settings,
+)
 from viceversa.driver.own_device import in_this_thread
-from viceversa.driver.recording import Record, Truth
+from viceversa.driver.recording import Record
 from viceversa.driver.run import Run
 from viceversa.driver.solution import Solution
 from viceversa.driver.status import Status
-from viceversa.errors import InputError, SolveError
-from viceversa.once import once_for_each
+from viceversa.errors import SolveError
 from viceversa.problem import MisspecifiedVI
-from viceversa.schemes.base import Point, Scheme, as_scheme
-from viceversa.schemes.semismooth_newton import NO_DERIVATIVES, SemismoothNewton
-from viceversa.sets.base import ConvexSet, is_shape
+from viceversa.schemes.base import Point
+from viceversa.schemes.semismooth_newton import NO_DERIVATIVES
 
 MAX_ITER = 100_000
-_LARGEST_COUNT = 2**53  # every whole number up to it is a float64
-_LARGEST_SEED = 2**63 - 1
-_DEFAULT = SemismoothNewton()
-_OFF_CENTRE = 0.01  # of the width of X
-_ROUNDING_OF_A_START = 1e-9
 _STARTED_INSIDE = (
     "F, f or a derivative of theirs is not finite at the default start P_X(0), so the run began at a point inside X. "
     "Pass x0 to choose another."
@@ -75,21 +76,21 @@ def solve(
         >>> print(vv.solve(problem).x.round(6), vv.solve(problem).status)
         [2.] solved
     """
-    _require_problem(problem)
-    scheme = _chosen(problem, method)
-    tol, max_iter = _check_limits(tol, max_iter, time_limit)
-    _check_calls(callback, clock)
-    _check_verbose(verbose)
-    _check_seed(seed)
+    require_problem(problem)
+    scheme = chosen_scheme(problem, method)
+    tol, max_iter = checked_limits(tol, max_iter, time_limit)
+    check_calls(callback, clock)
+    check_verbose(verbose)
+    check_seed(seed)
     settings = (
-        _usual_settings(tol, max_iter, seed)
+        usual_settings(tol, max_iter, seed)
         if record is None
-        else _settings(problem, record, tol, max_iter, seed)
+        else settings_of(problem, record, tol, max_iter, seed)
     )
     chunked = problem.runs_on_host or callback is not None or time_limit is not None or verbose > 0
 
     def run_from(x0: Any) -> tuple[Solution, tuple[str, ...]]:
-        starts = _starts(problem, x0, theta0, multiplier0, init)
+        starts = starts_of(problem, x0, theta0, multiplier0, init)
         with precision.double():
             run = Run(problem, scheme, starts, settings, clock)
             if chunked:
@@ -98,11 +99,11 @@ def solve(
                 with in_this_thread():
                     solution = run.fused()
         x_given, theta_given = x0 is not None or init is not None, theta0 is not None or init is not None
-        return solution, _projections(run.moved, x=x_given, theta=theta_given)
+        return solution, projection_notes(run.moved, x=x_given, theta=theta_given)
 
     solution, notes = run_from(x0)
     if x0 is None and init is None and solution.status is Status.nonfinite and solution.nit == 0:
-        solution, notes = run_from(_inside(problem))
+        solution, notes = run_from(point_inside(problem))
         notes = (_STARTED_INSIDE, *notes)
     if method is None and problem.runs_on_host:
         notes += (_FIRST_ORDER_ONLY,)
@@ -132,10 +133,10 @@ def iterate(
         >>> [float(point.x[0]) for point in itertools.islice(points, 3)]
         [0.0, 1.0, 1.0]
     """
-    _require_problem(problem)
-    _check_seed(seed)
-    scheme = _chosen(problem, method)
-    starts = _starts(problem, x0, theta0, multiplier0, init)
+    require_problem(problem)
+    check_seed(seed)
+    scheme = chosen_scheme(problem, method)
+    starts = starts_of(problem, x0, theta0, multiplier0, init)
     with precision.double():
         starts = jax.tree.map(jnp.asarray, starts)
         x0, theta0 = problem.set.project(starts.x), problem.learning.set.project(starts.theta)
@@ -149,173 +150,3 @@ def iterate(
         with precision.double():
             step = scheme.step if problem.runs_on_host else None
             state, _ = step(problem, state) if step else loop.step_compiled(problem, scheme, state)
-
-
-def _chosen(problem: MisspecifiedVI, method: Any) -> Scheme:
-    """The scheme of a method, which may refuse the problem; the default is first order alone where nothing can be traced."""
-    scheme = _DEFAULT if method is None else as_scheme(method)
-    if method is not None or not problem.runs_on_host:
-        scheme.check(problem)
-    return scheme
-
-
-@lru_cache(maxsize=64)
-def _usual_settings(tol: float, max_iter: int, seed: int) -> Settings:
-    """The settings of a solve that says nothing of what to record: the same object every time, so it is packed once."""
-    record = Record()
-    return Settings(record.grid(max_iter), np.float64(tol), None, record.points, np.int64(seed))
-
-
-def _settings(problem: MisspecifiedVI, record: Record, tol: float, max_iter: int, seed: int) -> Settings:
-    _require(Record, "record", record, "vv.Record(...)")
-    truth = _truth(problem, record)
-    return Settings(record.grid(max_iter), np.float64(tol), truth, record.points, np.int64(seed))
-
-
-def _truth(problem: MisspecifiedVI, record: Record) -> Truth | None:
-    if record.theta_true is None:
-        if record.x_true is not None:
-            raise InputError("Record: x_true was given without theta_true. Give both, or theta_true alone.")
-        return None
-    x = None if record.x_true is None else problem.check_x("Record: x_true", record.x_true)
-    return Truth(theta=problem.check_theta("Record: theta_true", record.theta_true), x=x)
-
-
-@once_for_each  # a new problem at every re-solve has the same sets
-def _origin(of: ConvexSet) -> PyTree:
-    return precision.zeros(of.shape) if is_shape(of.shape) else of.zeros()
-
-
-@once_for_each
-def _default_starts(problem: MisspecifiedVI) -> Starts:
-    """x = 0, θ = 0 and λ = 0."""
-    return Starts(_origin(problem.set), _origin(problem.learning.set), np.zeros(problem.n_constraints))
-
-
-def _starts(problem: MisspecifiedVI, x0, theta0, multiplier0, init: Solution | None) -> Starts:
-    if x0 is None and theta0 is None and multiplier0 is None and init is None:
-        return _default_starts(problem)
-    names = ("x0", "theta0", "multiplier0")
-    if init is not None:  # what was not given itself is taken from there, and called so
-        _require(Solution, "init", init, "a Solution of vv.solve")
-        given = (x0, theta0, multiplier0)
-        names = tuple(
-            f"init.{name[:-1]}" if each is None else name for name, each in zip(names, given, strict=True)
-        )
-        x0 = init.x if x0 is None else x0
-        theta0 = init.theta if theta0 is None else theta0
-        multiplier0 = init.multiplier if multiplier0 is None else multiplier0
-    return Starts(
-        _origin(problem.set) if x0 is None else problem.check_x(names[0], x0),
-        _origin(problem.learning.set) if theta0 is None else problem.check_theta(names[1], theta0),
-        np.zeros(problem.n_constraints)
-        if multiplier0 is None
-        else problem.check_multiplier(names[2], multiplier0),
-    )
-
-
-def _projections(moved: Sequence[float], *, x: bool, theta: bool) -> tuple[str, ...]:
-    """A sentence for each start that was given and does not lie in its set."""
-    parts = zip(("x", "θ"), ("X", "Θ"), (x, theta), moved, strict=True)
-    return tuple(
-        [
-            f"The start of {name} lies outside {within}, so the run began at its projection ({far:.2g} of its largest "
-            "component away)."
-            for name, within, was_given, far in parts
-            if was_given and far > _ROUNDING_OF_A_START
-        ]
-    )
-
-
-def _inside(problem: MisspecifiedVI) -> np.ndarray:
-    """A point inside X, a little off its centre: a norm has no gradient where everything is zero."""
-    centre, width = np.asarray(problem.set.interior_point()), np.asarray(problem.x_width)
-    aside = np.cos(1.0 + np.arange(centre.size)).reshape(centre.shape)
-    step = _OFF_CENTRE * np.where(np.isfinite(width), width, 1.0 + np.abs(centre)) * aside
-    with precision.double():
-        return np.asarray(problem.set.project(jnp.asarray(centre + step)))
-
-
-def _check_limits(tol, max_iter, time_limit) -> tuple[float, int]:
-    if not (_is_number(tol) and tol >= 0):
-        raise InputError(f"tol is {tol}; a number >= 0 is needed (0 runs exactly max_iter iterations).")
-    if tol >= 1:
-        raise InputError(
-            f"tol is {tol}; it is relative, so a number below 1 is needed (from 1 on every point would pass)."
-        )
-    if not (_is_number(max_iter) and int(max_iter) == max_iter and max_iter >= 0):
-        raise InputError(f"max_iter is {max_iter}; a whole number >= 0 is needed.")
-    if max_iter > _LARGEST_COUNT:
-        raise InputError(f"max_iter is {max_iter}; a whole number from 0 to 2**53 is needed.")
-    if time_limit is not None and not (_is_number(time_limit) and time_limit > 0):
-        raise InputError(f"time_limit is {time_limit}; seconds > 0 are needed.")
-    return float(tol), int(max_iter)
-
-
-def _is_number(value: Any) -> bool:
-    known = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
-    return known and bool(abs(value) < math.inf)  # which takes whole numbers of any length
-
-
-def _is_whole(value: Any) -> bool:
-    return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
-
-
-def _check_verbose(verbose: Any) -> None:
-    if not (isinstance(verbose, (bool, np.bool_)) or (_is_whole(verbose) and verbose >= 0)):
-        raise InputError(
-            f"verbose is {verbose!r}; a whole number >= 0, or True or False, is needed (0 prints nothing)."
-        )
-
-
-def _check_seed(seed: Any) -> None:
-    if not (_is_whole(seed) and 0 <= seed <= _LARGEST_SEED):
-        raise InputError(f"seed is {seed!r}; a whole number from 0 to 2**63 - 1 is needed.")
-
-
-def _check_calls(callback: Any, clock: Any) -> None:
-    """Functions that cannot be called as they will be; what was left out is not looked at."""
-    if callback is not None:
-        _require(Callable, "callback", callback, "a function of one dict")
-        if not _takes(callback, {}):
-            raise InputError(
-                f"callback cannot be called with one dict (it is {_signature(callback)}). Give it one argument, "
-                "the dict of what is seen at an iteration."
-            )
-    if clock is not time.perf_counter:
-        _require(Callable, "clock", clock, "a function without arguments that returns seconds")
-        if not _takes(clock):
-            raise InputError(
-                f"clock cannot be called without arguments (it is {_signature(clock)}). Give a function without "
-                "arguments that returns seconds."
-            )
-
-
-def _takes(function: Callable, *args: Any) -> bool:
-    """Whether a function can be called with these arguments; True where its signature cannot be seen."""
-    try:
-        signature = inspect.signature(function)
-    except (TypeError, ValueError):
-        return True
-    try:
-        signature.bind(*args)
-    except TypeError:
-        return False
-    return True
-
-
-def _signature(function: Callable) -> str:
-    return f"{getattr(function, '__name__', type(function).__name__)}{inspect.signature(function)}"
-
-
-def _require_problem(problem: Any) -> None:
-    has_one = isinstance(
-        getattr(problem, "problem", None), MisspecifiedVI
-    )  # an instance of the gallery, a game
-    needed = "a vv.MisspecifiedVI, its `.problem`," if has_one else "a vv.MisspecifiedVI"
-    _require(MisspecifiedVI, "problem", problem, needed)
-
-
-def _require(kind: Any, name: str, value: Any, needed: str) -> None:
-    if not isinstance(value, kind):
-        raise InputError(f"{name} is {type(value).__name__}; {needed} is needed.")
