@@ -158,6 +158,22 @@ class Layout(NamedTuple):
         ]
         return Packed(arrays, self.packing)
 
+    def repacked(self, packed: Packed, leaves: dict[int, Any]) -> Packed:
+        """A packed tree of this form with other leaves, by their numbers."""
+        arrays, copied = list(packed.arrays), set()
+        for number, leaf in leaves.items():
+            place = self.packing.places[number]
+            if not isinstance(place, _Place):
+                continue  # the same in every tree of this form
+            if place.offset is None:
+                arrays[place.array] = leaf
+                continue
+            if place.array not in copied:
+                arrays[place.array] = arrays[place.array].copy()
+                copied.add(place.array)
+            arrays[place.array][place.offset : place.end] = np.reshape(leaf, -1)
+        return Packed(arrays, self.packing)
+
 
 _MOST_LAYOUTS = 256
 _layouts: dict[Any, Layout] = {}

@@ -22,7 +22,7 @@ from viceversa.driver.inputs import (
 )
 from viceversa.driver.loop import Starts
 from viceversa.driver.own_device import in_this_thread
-from viceversa.driver.packing import Layout, kinds_of, layout_of
+from viceversa.driver.packing import Layout, Packed, kinds_of, layout_of
 from viceversa.driver.run import Run
 from viceversa.driver.solution import Solution
 from viceversa.driver.solve import MAX_ITER, solve
@@ -100,13 +100,8 @@ class Solver:
         new one. A part of another structure is taken too, and checked as in a new problem.
         """
         given = {"operator": operator, "set": set, "constraints": constraints, "learning": learning}
-        parts = {name: part for name, part in given.items() if part is not None}
-        for name, part in parts.items():
-            if isinstance(part, Mapping):
-                parts[name] = _with_fields(name, getattr(self.problem, name), part)
-        ready = self._ready.with_parts(parts)
-        if ready is None:
-            ready = _Ready.of(self.problem.rebuilt(**parts))
+        ready = self._ready.updated({name: part for name, part in given.items() if part is not None})
+        if ready.layout is not self._ready.layout:
             self._scheme.check(ready.problem)
             if self._last is not None and not _fits(self._last, ready.problem):
                 self._last = None
@@ -136,97 +131,114 @@ class Solver:
 
 
 class _Part(NamedTuple):
-    """A part of a problem, flattened."""
+    """A part of a problem, flattened; `first` is the number of its first leaf among the problem's."""
 
+    value: Any
     leaves: list
     tree: Any
     kinds: tuple
+    first: int
 
-    @classmethod
-    def of(cls, value: Any) -> _Part:
+    def replaced(self, value: Any) -> tuple[_Part, dict[int, Any]] | None:
+        """The part with another value, and its leaves by their numbers; None where it has another structure."""
         leaves, tree = jax.tree.flatten(value)
-        return cls(leaves, tree, kinds_of(leaves))
+        if tree != self.tree or kinds_of(leaves) != self.kinds:
+            return None
+        owned = own_leaves(value, leaves)
+        value = value if owned is leaves else jax.tree.unflatten(tree, owned)
+        new = {self.first + i: leaf for i, leaf in enumerate(owned)}
+        return _Part(value, owned, tree, self.kinds, self.first), new
 
-    def is_like(self, other: _Part) -> bool:
-        return self.kinds == other.kinds and self.tree == other.tree
+    def with_arrays(self, module: Any, arrays: dict[str, Any]) -> tuple[_Part, dict[int, Any]] | None:
+        """The same, of a module in which only these fields are new: arrays in place of arrays."""
+        known, leaves, new = vars(self.value), self.leaves.copy(), {}
+        for field, array in arrays.items():
+            old = known[field]
+            number = next((i for i, leaf in enumerate(self.leaves) if leaf is old), None)
+            if number is None or np.shape(array) != old.shape:
+                return None
+            leaves[number] = new[self.first + number] = array
+        return _Part(module, leaves, self.tree, self.kinds, self.first), new
 
 
 class _Ready(NamedTuple):
-    """A problem, its parts flattened in the order of its fields, and how their leaves are packed."""
+    """A problem, its parts flattened in the order of its fields, and all of it packed."""
 
     problem: MisspecifiedVI
     parts: dict[str, _Part]
     layout: Layout
+    packed: Packed
 
     @classmethod
     def of(cls, problem: MisspecifiedVI) -> _Ready:
         leaves, tree = jax.tree.flatten(problem)
-        parts = {name: _Part.of(getattr(problem, name)) for name in _PARTS}
-        ready = cls(problem, parts, layout_of(problem, leaves, tree))
-        assert all(a is b for a, b in zip(ready.leaves, leaves, strict=True))
-        return ready
+        parts, first = {}, 0
+        for name in _PARTS:
+            value = getattr(problem, name)
+            own, form = jax.tree.flatten(value)
+            assert all(a is b for a, b in zip(own, leaves[first:], strict=False))
+            parts[name] = _Part(value, own, form, kinds_of(own), first)
+            first += len(own)
+        layout = layout_of(problem, leaves, tree)
+        return cls(problem, parts, layout, layout.packed(leaves))
 
-    def with_parts(self, values: dict[str, Any]) -> _Ready | None:
-        """The problem with other values in some parts; None where one has another structure."""
-        parts, owned = {}, {}
+    def updated(self, values: dict[str, Any]) -> _Ready:
+        """The problem with other parts, or other fields in them; built anew where one has another structure."""
+        found = {}
         for name, value in values.items():
-            leaves, tree = jax.tree.flatten(value)
-            part = parts[name] = _Part(own_leaves(value, leaves), tree, kinds_of(leaves))
-            if not part.is_like(self.parts[name]):
-                return None
-            owned[name] = value if part.leaves is leaves else jax.tree.unflatten(tree, part.leaves)
-        problem = self.problem.with_parts(**owned)
-        for name in _WIDTHS:  # of X and Θ, whichever were replaced
-            width = getattr(problem, name)
-            if width is not getattr(self.problem, name):
-                parts[name] = _Part.of(width)
-                if not parts[name].is_like(self.parts[name]):
-                    return None
-        ready = _Ready(problem, self.parts | parts, self.layout)
-        remember_packed(problem, self.layout.packed(ready.leaves))
-        return ready
+            part = self.parts[name]
+            if isinstance(value, Mapping):
+                values[name], arrays = _with_fields(name, part.value, value)
+                found[name] = part.with_arrays(values[name], arrays) or part.replaced(values[name])
+            else:
+                found[name] = part.replaced(value)
+        if None in found.values():
+            return _Ready.of(self.problem.rebuilt(**values))
+        problem = self.problem.with_parts(**{name: part.value for name, (part, _) in found.items()})
+        if "set" in values or "learning" in values:
+            found |= {name: self.parts[name].replaced(getattr(problem, name)) for name in _WIDTHS}
+            if None in found.values():
+                return _Ready.of(problem)
+        leaves = {number: leaf for _, new in found.values() for number, leaf in new.items()}
+        packed = self.layout.repacked(self.packed, leaves)
+        remember_packed(problem, packed)
+        return _Ready(
+            problem, self.parts | {name: part for name, (part, _) in found.items()}, self.layout, packed
+        )
 
-    @property
-    def leaves(self) -> list:
-        """All leaves of the problem, in its order."""
-        return [leaf for part in self.parts.values() for leaf in part.leaves]
 
-
-def _with_fields(name: str, module: Any, fields: Mapping[str, Any]) -> Any:
-    """A module with other values in some fields, set as they are."""
+def _with_fields(name: str, module: Any, fields: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """A module with other values in some fields, which are set as they are; and those values."""
     if name not in ("operator", "constraints"):
         raise InputError(
             f"update: {name} is a dict; only operator and constraints are changed by field. Pass a new {name}."
         )
     if not isinstance(module, eqx.Module) or isinstance(module, (Program, Callback)):
-        why = (
-            "there is none"
-            if module is None
-            else "it is no Equinox module in JAX style, so that its data have no names"
-        )
+        nameless = "it is no Equinox module in JAX style, so that its data have no names"
+        why = "there is none" if module is None else nameless
         raise InputError(
             f"update: {name} is a dict, which gives new values to fields of the problem's {name}, but {why}. Pass a whole {name}, "
             "or write it as an Equinox module with jax.numpy and its data as fields."
         )
-    known = vars(module)
-    for field in fields:
+    known, new = vars(module), {}
+    for field, value in fields.items():
         if field not in known:
             raise InputError(
                 f"update: {name} has no field {field!r}; {type(module).__name__} has {', '.join(known)}."
             )
-    new = object.__new__(type(module))
-    vars(new).update(
-        known
-        | {field: _like(f"update: {name} {field}", value, known[field]) for field, value in fields.items()}
-    )
-    return new
+        new[field] = _like(f"update: {name} {field}", value, known[field])
+    other = object.__new__(type(module))
+    vars(other).update(known)
+    vars(other).update(new)
+    return other, new
 
 
 def _like(name: str, value: Any, old: Any) -> Any:
-    """A value for a field; numbers become an array of the old one's type."""
+    """A value for a field; numbers become an array of the old one's type, and the solver's own."""
     if not isinstance(old, (np.ndarray, jax.Array)):
         return value
-    return precision.as_float64(name, value).astype(old.dtype, copy=False)
+    array = precision.as_float64(name, value)
+    return array if old.dtype == np.float64 else array.astype(old.dtype)
 
 
 def _fits(last: Solution, problem: MisspecifiedVI) -> bool:
