@@ -6,7 +6,7 @@ reformulation by hand that is the best we know for them; and `direct`, the poten
 all firms of a market. Problems without a potential are in `peers_vi`. The answer of every solver is judged by
 `vv.certify`. Columns: set-up and solve on new data (ours builds the learning problem from its observations, too); a repeated solve after a small change of the costs, another one every
 time (OSQP, PIQP, ProxQP, SCS and PATH go on from what they keep, BoxOSQP and SciPy's root are given their last solution, the
-other peers start where they started before; we make a new problem and give `init=` the last solution); both the median of
+other peers start where they started before; ours is `update` and `solve` of a `vv.Solver`); both the median of
 repeats; and the worst relative certificate of the first answer and of the last repeated one. A failure is a row.
 """
 
@@ -689,9 +689,8 @@ def _ours(problem: vv.MisspecifiedVI, theta0: Any) -> tuple[str, ...]:
 
     changes = _changes(problem.shape)
 
-    def again() -> None:
-        kept["problem"] = changed(problem, next(changes))
-        kept["solution"] = vv.solve(kept["problem"], init=kept["solution"], tol=TARGET)
+    def again() -> vv.Solution:
+        return solver.update(operator={"change": next(changes)}).solve()
 
     def on_new_data() -> vv.Solution:
         return solve(changed(problem, next(changes), learned_anew(problem.learning)))
@@ -700,11 +699,12 @@ def _ours(problem: vv.MisspecifiedVI, theta0: Any) -> tuple[str, ...]:
     solve(problem)
     first = time.perf_counter() - start
     solution = solve(problem)
-    kept: dict[str, Any] = {"solution": solution}
-    again()  # compiles what both columns use
+    solver = vv.Solver(changed(problem, next(changes)), theta0=theta0, tol=TARGET)
+    solver.solve()  # compiles what both columns use
+    again()
     new, repeated = _median_ms(on_new_data), _median_ms(again)
-    last = kept["solution"]
-    certificate = vv.certify(kept["problem"], last.x, last.multiplier, last.theta, tol=TARGET)
+    last = again()
+    certificate = vv.certify(solver.problem, last.x, last.multiplier, last.theta, tol=TARGET)
     worst = max(*solution.certificate.relative.values(), *certificate.relative.values())
     made = cycle([changed(problem, next(changes), learned_anew(problem.learning)) for _ in range(REPEATS)])
     alone = _median_ms(lambda: solve(next(made)))
