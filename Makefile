@@ -1,7 +1,7 @@
 # Two commands matter: `make reproduce` and `make test`. Every path is relative, so a space in the project's own path is harmless.
 
 .DEFAULT_GOAL := help
-.PHONY: help reproduce test test-slow setup format bench bench-apps bench-peers lock clean
+.PHONY: help reproduce test test-slow test-oldest setup format bench bench-apps bench-peers lock clean
 
 BIN := .venv/bin
 WORKERS ?= 2
@@ -27,6 +27,7 @@ help:
 	@echo "make reproduce   repeat the paper's experiment: figure, table and summary in results/reproduce"
 	@echo "make test        every check: format, lint, types, import contracts, tests"
 	@echo "make test-slow   every published answer by every kind of method: minutes"
+	@echo "make test-oldest what JAX's inner parts matter to, on the oldest releases that pyproject.toml admits"
 	@echo "make setup       only what make test needs in .venv"
 	@echo "make format      format the code and apply the safe fixes"
 	@echo "make bench       the benchmarks"
@@ -55,6 +56,16 @@ test: setup
 test-slow: setup
 	@$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal -m slow
 
+# Lower ends of the ranges in pyproject.toml; the tests are those of what uses JAX beyond its public interface.
+OLDEST := .venv-oldest
+test-oldest:
+	$(require-python)@test -x $(OLDEST)/bin/python || "$(USABLE)" -m venv $(OLDEST)
+	@echo "Installing the oldest releases into $(OLDEST) ..."
+	@$(OLDEST)/bin/python -m pip install -q --disable-pip-version-check -e ".[tables,certify]" pytest pytest-xdist hypothesis beartype \
+		jax==0.8.0 jaxlib==0.8.0 equinox==0.13.0 lineax==0.1.0 jaxtyping==0.3.0 numpy==2.0.0
+	@$(OLDEST)/bin/python -m pytest -q -n $(WORKERS) --dist worksteal -W ignore::DeprecationWarning \
+		tests/driver tests/solver tests/test_driver.py tests/test_functions.py tests/test_problem.py tests/test_written_out.py
+
 setup:
 	$(environment) requirements.lock requirements-dev.lock
 
@@ -81,5 +92,5 @@ lock:
 	$(require-python)@"$(USABLE)" tools/lock.py
 
 clean:
-	rm -rf .venv $(PEERS) build dist .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf .venv $(OLDEST) $(PEERS) build dist .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 	find src tests tools -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -42,8 +42,10 @@ def known_program(function: Any, jaxpr: Any) -> Any:
     except TypeError:  # something in it cannot be compared
         return jaxpr
     for literal in literals_of(jaxpr):
-        if isinstance(literal.val, np.ndarray):
-            literal.val = literal.val.copy()  # it may be the user's own
+        # It may be the user's own. JAX 0.8 wraps it in something that is no array.
+        holder = literal.val if isinstance(getattr(literal.val, "val", None), np.ndarray) else literal
+        if isinstance(holder.val, np.ndarray):
+            holder.val = holder.val.copy()
     while len(_programs) >= _MOST_PROGRAMS:
         _programs.pop(next(iter(_programs)))
     _programs[key] = _Known(jaxpr, origin)
