@@ -42,9 +42,9 @@ def known_program(function: Any, jaxpr: Any) -> Any:
     except TypeError:  # something in it cannot be compared
         return jaxpr
     for literal in literals_of(jaxpr):
-        # It may be the user's own. JAX 0.8 wraps it in something that is no array.
-        holder = literal.val if isinstance(getattr(literal.val, "val", None), np.ndarray) else literal
-        if isinstance(holder.val, np.ndarray):
+        # It may be the user's own; JAX 0.8 has it within something that is no array.
+        holder = literal if isinstance(literal.val, np.ndarray) else literal.val
+        if isinstance(getattr(holder, "val", None), np.ndarray):
             holder.val = holder.val.copy()
     while len(_programs) >= _MOST_PROGRAMS:
         _programs.pop(next(iter(_programs)))

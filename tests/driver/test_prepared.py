@@ -167,6 +167,26 @@ def test_parts_of_another_structure_make_a_new_problem():
     same(solver.update(operator=Coupled(MATRIX, q), set=simplex).solve(), vv.solve(a_problem(q, set=simplex)))
 
 
+def test_fields_that_are_no_arrays():
+    """A plain number is part of the program, so another one is another program; a module is replaced as a whole."""
+
+    class Sum(eqx.Module):
+        factor: float
+        rest: Affine
+
+        def __call__(self, x, theta):
+            return self.factor * x + self.rest(x, theta)
+
+    def made(factor, q):
+        operator = Sum(factor, Affine(MATRIX, q))
+        return vv.MisspecifiedVI(operator, vv.Box(np.zeros(N), np.ones(N)), learning=vv.Known(0.5))
+
+    q = RNG.normal(size=N)
+    solver = vv.Solver(made(1.0, np.zeros(N)))
+    same(solver.update(operator={"factor": 2.0}).solve(), vv.solve(made(2.0, np.zeros(N))))
+    same(solver.update(operator={"rest": Affine(MATRIX, q)}).solve(), vv.solve(made(2.0, q)))
+
+
 def test_a_problem_of_another_size_begins_anew():
     problem = vv.MisspecifiedVI(
         Affine(MATRIX, np.zeros(N)), vv.Box(np.zeros(N), np.ones(N)), learning=vv.Known(0.5)

@@ -40,6 +40,7 @@ _PARTS = (
     "learning",
     *_WIDTHS,
 )  # of a problem, as its fields follow one another
+_ARRAYS = (np.ndarray, jax.Array)
 _BROKEN = (Status.stalled, Status.nonfinite, Status.diverged)
 
 
@@ -155,7 +156,7 @@ class _Part(NamedTuple):
         for field, array in arrays.items():
             old = known[field]
             number = next((i for i, leaf in enumerate(self.leaves) if leaf is old), None)
-            if number is None or np.shape(array) != old.shape:
+            if number is None or not isinstance(old, _ARRAYS) or array.shape != old.shape:
                 return None
             leaves[number] = new[self.first + number] = array
         return _Part(module, leaves, self.tree, self.kinds, self.first), new
@@ -235,7 +236,7 @@ def _with_fields(name: str, module: Any, fields: Mapping[str, Any]) -> tuple[Any
 
 def _like(name: str, value: Any, old: Any) -> Any:
     """A value for a field; numbers become an array of the old one's type, and the solver's own."""
-    if not isinstance(old, (np.ndarray, jax.Array)):
+    if not isinstance(old, _ARRAYS):
         return value
     array = precision.as_float64(name, value)
     return array if old.dtype == np.float64 else array.astype(old.dtype)
