@@ -33,13 +33,8 @@ from viceversa.known_modules import own_leaves
 from viceversa.problem import MisspecifiedVI
 
 _WIDTHS = ("x_width", "theta_width")
-_PARTS = (
-    "operator",
-    "set",
-    "constraints",
-    "learning",
-    *_WIDTHS,
-)  # of a problem, as its fields follow one another
+# Of a problem, as its fields follow one another.
+_PARTS = ("operator", "set", "constraints", "learning", *_WIDTHS)
 _ARRAYS = (np.ndarray, jax.Array)
 _BROKEN = (Status.stalled, Status.nonfinite, Status.diverged)
 
@@ -79,10 +74,15 @@ class Solver:
         self._scheme = chosen_scheme(problem, method)
         tol, max_iter = checked_limits(tol, max_iter, None)
         check_seed(seed)
-        starts_of(problem, x0, theta0, multiplier0, init)
+        starts = starts_of(problem, x0, theta0, multiplier0, init)
         self._settings = usual_settings(tol, max_iter, seed)
         self._asked = {"method": method, "tol": tol, "max_iter": max_iter, "seed": seed}
-        self._starts = {"x0": x0, "theta0": theta0, "multiplier0": multiplier0, "init": init}
+        self._starts = {
+            "x0": None if x0 is None else starts.x,
+            "theta0": None if theta0 is None else starts.theta,
+            "multiplier0": None if multiplier0 is None else starts.lam,
+            "init": init,
+        }
         self._ready = _Ready.of(problem)
         self._last: Solution | None = None
 
@@ -103,7 +103,7 @@ class Solver:
         given = {"operator": operator, "set": set, "constraints": constraints, "learning": learning}
         ready = self._ready.updated({name: part for name, part in given.items() if part is not None})
         if ready.layout is not self._ready.layout:
-            self._scheme.check(ready.problem)
+            self._scheme = chosen_scheme(ready.problem, self._asked["method"])
             if self._last is not None and not _fits(self._last, ready.problem):
                 self._last = None
         self._ready = ready
