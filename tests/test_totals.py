@@ -33,6 +33,8 @@ SHARED = {
     "rows and columns": ((5, 5), lambda x: x.sum(axis=0) + x.sum(axis=1)),
     "columns next to rows": ((6, 4), lambda x: jnp.concatenate([x.sum(axis=0), x.sum(axis=1)])),
     "a total that others have": ((4, 4), lambda x: x.sum(axis=0) + x.sum(axis=0).sum()),
+    "folded, and a mean of all": ((36,), lambda x: x.reshape(4, 9).sum(axis=1) - x.mean()),
+    "folded, after a total of all": ((36,), lambda x: (x.reshape(4, 9) + x.sum()).sum(axis=1)),
     "folded twice": ((36,), lambda x: x.reshape(6, 6).sum(axis=1) + x.reshape(4, 9).sum(axis=1).sum()),
 }
 

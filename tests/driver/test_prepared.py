@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
@@ -9,6 +11,7 @@ import pytest
 
 import viceversa as vv
 from viceversa.driver import loop
+from viceversa.precision import double
 
 RNG = np.random.default_rng(0)
 N = 6
@@ -165,6 +168,47 @@ def test_parts_of_another_structure_make_a_new_problem():
     assert solver.problem.constraint_names == ("budget",)
     simplex = vv.Simplex(N, total=2.0)
     same(solver.update(operator=Coupled(MATRIX, q), set=simplex).solve(), vv.solve(a_problem(q, set=simplex)))
+
+
+class Two(eqx.Module):
+    """F(x, θ) = 3x − a + 2bx − θ."""
+
+    a: Any
+    b: Any
+
+    def __call__(self, x, theta):
+        return 3.0 * x - self.a + 2.0 * self.b * x - theta
+
+
+def of_two(a, b) -> vv.MisspecifiedVI:
+    return vv.MisspecifiedVI(Two(a, b), vv.Box(np.zeros(3), np.full(3, 9.0)), learning=vv.Known(1.0))
+
+
+def test_fields_that_hold_the_same_array_are_two_fields():
+    with double():
+        shared = jnp.asarray([1.0, 2.0, 3.0])
+    b = np.array([0.5, 0.1, 0.7])
+    solver = vv.Solver(of_two(shared, shared))
+    solver.solve()
+    same(solver.update(operator={"b": b}).solve(), vv.solve(of_two(shared, b)))
+    solver.update(operator=Two(shared, shared))
+    same(solver.update(operator={"a": 3.0 * b, "b": 2.0 * b}).solve(), vv.solve(of_two(3.0 * b, 2.0 * b)))
+
+
+@pytest.mark.parametrize("new", [[1.5, 2.5, 3.5], [4, 5, 6], [1.0, 0.0, 1.0]])
+@pytest.mark.parametrize("dtype", [np.int64, np.bool_, np.float32])
+def test_numbers_are_not_cut_to_the_type_that_was_there(dtype, new):
+    solver = vv.Solver(of_two(np.array([1, 2, 3]).astype(dtype), np.ones(3)))
+    solver.solve()
+    same(solver.update(operator={"a": new}).solve(), vv.solve(of_two(np.array(new, dtype=float), np.ones(3))))
+
+
+def test_starts_that_no_longer_fit_are_said():
+    solver = vv.Solver(of_two(np.ones(3), np.ones(3)), x0=[1.0, 2.0, 3.0])
+    two = {"operator": {"a": np.ones(2), "b": np.ones(2)}, "set": vv.Box(np.zeros(2), np.ones(2))}
+    with pytest.raises(vv.InputError, match=r"told to start does not fit .* x0 has shape \(3,\)"):
+        solver.update(**two)
+    assert solver.solve().x.shape == (3,)
 
 
 def test_fields_that_are_no_arrays():

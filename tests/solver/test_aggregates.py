@@ -56,6 +56,14 @@ MEETING_OTHERWISE = {
     "nothing but totals": (lambda x: x.sum(1)[:, None] * jnp.ones(SHAPE), None),
     "nothing but coordinates": (lambda x: R * x, None),
     "the transpose of its square": (lambda x: (x[:, :4].T @ x)[:4] + x, None),
+    "a total of all of what was unfolded": (
+        lambda x: R * x + jnp.broadcast_to(x.sum(1)[:, None], SHAPE).reshape(-1).sum(),
+        None,
+    ),
+    "a total for each coordinate": (
+        lambda x: R * x + (x.reshape(-1, 1) * jnp.ones((36, 1))).sum(1).reshape(SHAPE),
+        None,
+    ),
     "a constraint for each coordinate": (lambda x: R * x + x.sum(1)[:, None], lambda x: x.reshape(-1)),
 }
 
@@ -134,3 +142,16 @@ def test_costs_of_very_different_size_are_corrected_for():
     found = solve_by_aggregates(aggregates, matvec, rhs, Metric(E, C), units, 1e-10)
     left = [np.asarray(b - a) for a, b in zip(matvec(found.solution), rhs, strict=True)]
     assert np.sum(left[0] ** 2 / slopes) + np.sum(left[1] ** 2) <= 1e-12 * np.sum(rhs[0] ** 2 / slopes)
+
+
+@pytest.mark.parametrize(
+    ("shape", "F"),
+    [
+        ((6, 6), lambda x: jnp.broadcast_to(x.sum(1)[None, :], (6, 6))),
+        ((3, 3, 3), lambda x: jnp.broadcast_to(x.sum(2).T[:, :, None], (3, 3, 3))),
+    ],
+)
+def test_totals_that_come_back_along_another_axis_of_the_same_length_are_seen(shape, F):
+    x, none = jnp.asarray(RNG.normal(size=shape)), jnp.zeros(0)
+    product = jax.linearize(lambda x, y: (F(x), y), x, none)[1]
+    assert Aggregates.of(product, x, none, totals_alone=True) is None

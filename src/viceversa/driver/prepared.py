@@ -98,12 +98,20 @@ class Solver:
 
         `operator` and `constraints` may be a dict of some fields of the module that is there, such as {"costs": new_costs};
         its `__init__` is not called. What was said of the problem (`symmetric`, names of constraints) is taken to hold of the
-        new one. A part of another structure is taken too, and checked as in a new problem.
+        new one. A part of another structure is taken too, and checked as in a new problem. To have no constraints any
+        more, make a new solver.
         """
         given = {"operator": operator, "set": set, "constraints": constraints, "learning": learning}
         ready = self._ready.updated({name: part for name, part in given.items() if part is not None})
         if ready.layout is not self._ready.layout:
-            self._scheme = chosen_scheme(ready.problem, self._asked["method"])
+            scheme = chosen_scheme(ready.problem, self._asked["method"])
+            try:
+                starts_of(ready.problem, **self._starts)
+            except InputError as error:
+                raise InputError(
+                    f"update: where this solver was told to start does not fit the new problem: {error} Make a new vv.Solver."
+                ) from None
+            self._scheme = scheme
             if self._last is not None and not _fits(self._last, ready.problem):
                 self._last = None
         self._ready = ready
@@ -155,10 +163,11 @@ class _Part(NamedTuple):
         known, leaves, new = vars(self.value), self.leaves.copy(), {}
         for field, array in arrays.items():
             old = known[field]
-            number = next((i for i, leaf in enumerate(self.leaves) if leaf is old), None)
-            if number is None or not isinstance(old, _ARRAYS) or array.shape != old.shape:
+            numbers = [i for i, leaf in enumerate(self.leaves) if leaf is old]
+            is_like_it = isinstance(old, _ARRAYS) and (array.shape, array.dtype) == (old.shape, old.dtype)
+            if len(numbers) != 1 or not is_like_it:  # two fields may hold the same array
                 return None
-            leaves[number] = new[self.first + number] = array
+            leaves[numbers[0]] = new[self.first + numbers[0]] = array
         return _Part(module, leaves, self.tree, self.kinds, self.first), new
 
 
@@ -235,11 +244,14 @@ def _with_fields(name: str, module: Any, fields: Mapping[str, Any]) -> tuple[Any
 
 
 def _like(name: str, value: Any, old: Any) -> Any:
-    """A value for a field; numbers become an array of the old one's type, and the solver's own."""
+    """A value for a field; numbers become an array, and the solver's own, of the old one's type if that holds them."""
     if not isinstance(old, _ARRAYS):
         return value
     array = precision.as_float64(name, value)
-    return array if old.dtype == np.float64 else array.astype(old.dtype)
+    if old.dtype == np.float64:
+        return array
+    narrow = array.astype(old.dtype)
+    return narrow if np.array_equal(narrow, array) else array
 
 
 def _fits(last: Solution, problem: MisspecifiedVI) -> bool:

@@ -18,7 +18,7 @@ from jaxtyping import Array, Int, PyTree
 
 from viceversa.krylov import KrylovResult
 from viceversa.schemes.newton_system import Metric
-from viceversa.totals import Axes, OtherwiseThanInTotals, Value, Walk, agreed, axes_of, shapes_of
+from viceversa.totals import ALL, Axes, OtherwiseThanInTotals, Value, Walk, agreed, axes_of, shapes_of
 
 _MOST_KINDS = 4  # of totals and multipliers: each costs a product
 _MOST_CORRECTIONS = 4  # of a solution by what it leaves
@@ -45,7 +45,10 @@ class Aggregates:
             raise OtherwiseThanInTotals
         (along,) = kept
         self.along = along
-        if walk.summed.intersection(along) or not walk.axes:
+        own = axes_of(x.shape, folded)
+        if walk.summed.intersection(along) or not walk.axes or ALL[0] in along:
+            raise OtherwiseThanInTotals
+        if along_x.axes is not None and agreed([along_x.axes, own]) != own:
             raise OtherwiseThanInTotals
         self.shape = tuple([folded[axis] for axis in along])
         if lam.size and (lam.size != math.prod(self.shape) or agreed([along_f.axes, axes_f]) != axes_f):
