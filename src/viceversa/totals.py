@@ -131,7 +131,8 @@ class Walk:
 
     def _total(self, eqn: Any, value: Value) -> Value:
         """A sum; if it depends on coordinates themselves, the program is cut there."""
-        over, all_axes = eqn.params["axes"], value.axes or ()
+        over = eqn.params["axes"]
+        all_axes: Axes = value.axes or ()
         axes = tuple([axis for i, axis in enumerate(all_axes) if i not in over])
         for axis in [all_axes[i] for i in over]:
             if axis is not None:
