@@ -131,11 +131,10 @@ class Walk:
 
     def _total(self, eqn: Any, value: Value) -> Value:
         """A sum; if it depends on coordinates themselves, the program is cut there."""
-        over = eqn.params["axes"]
-        all_axes: Axes = value.axes or ()
+        over, all_axes = eqn.params["axes"], value.axes or ()
         axes = tuple([axis for i, axis in enumerate(all_axes) if i not in over])
-        for axis in [all_axes[i] for i in over]:
-            if axis is not None:
+        for i, axis in enumerate(all_axes):
+            if i in over and axis is not None:
                 self.summed.update(range(len(self.shape)) if (axis,) == ALL else [axis])
         found = None if value.array is None else evaluated(eqn, [value.array])[0]
         if not value.is_local:
