@@ -62,6 +62,7 @@ def test_joint_and_known_parameter_agree(reference):
     np.testing.assert_allclose(given.x, reference.x, rtol=0, atol=1e-7)
 
 
+@pytest.mark.slow
 def test_the_way_a_function_is_written_changes_nothing():
     """A market whose firms lie in columns, or in two blocks, takes the steps of one written plainly."""
     rng = np.random.default_rng(0)
@@ -161,6 +162,7 @@ def test_bilinear_game_with_a_coupling_constraint():
     assert solution.x.sum() <= 0.1 + 1e-8
 
 
+@pytest.mark.slow
 def test_curved_and_flat_sets_against_the_interior_point_method():
     """Newton through the projection's derivative and the interior-point method share no step, and agree."""
     set_ = vv.Product([vv.Ball([0.0], 1.0), vv.Simplex((2,))])
@@ -176,6 +178,7 @@ def test_curved_and_flat_sets_against_the_interior_point_method():
     np.testing.assert_allclose(solution.x, x, rtol=0, atol=1e-7)
 
 
+@pytest.mark.slow
 def test_ill_conditioned_problem_is_rescued():
     """Condition 1e8 on a product: first-order steps and Newton give up, the interior-point method does not.
 

@@ -195,11 +195,9 @@ def _is_solved(problem, x_true, theta, solution):
     np.testing.assert_allclose(solution.theta, theta, rtol=1e-8)
 
 
-CASES = (
-    Congestion("totals alone", 60, 40, power=4, learned=False),
-    Congestion("own costs and capacities", 60, 40, power=2, own=0.5, n_capacities=3),
-)
+CASES = (Congestion("totals alone", 60, 40, power=4, learned=False),)
 SLOW_CASES = (
+    Congestion("own costs and capacities", 60, 40, power=2, own=0.5, n_capacities=3),
     Congestion("masked", 60, 40, power=1, masked=True),
     Congestion("more links than demands", 8, 250, power=2, masked=True),
 )
@@ -226,6 +224,7 @@ def test_a_wrong_answer_is_judged_so():
     assert judge(planted, *truth[:2], 1.01 * truth[2]).is_wrong(1e-8)
 
 
+@pytest.mark.slow
 def test_the_same_costs_for_all_is_degenerate_and_solved():
     """Every split of the same total is a solution, and no row has a slope of its own."""
     b = np.linspace(0.5, 2.0, 40)

@@ -20,7 +20,7 @@ RECORDED = np.array([1, 2, 5, 10, 30, 100, 300])
 
 
 @pytest.mark.parametrize(
-    "shape", [*SHAPES[:2], *(pytest.param(s, marks=pytest.mark.slow) for s in SHAPES[2:])], ids=str
+    "shape", [*SHAPES[:1], *(pytest.param(s, marks=pytest.mark.slow) for s in SHAPES[1:])], ids=str
 )
 def test_theorem_B_on_random_instances(shape):
     instances = [build(shape, seed, nonlinear=bool(seed % 2)) for seed in range(N_EACH)]
