@@ -47,6 +47,7 @@ def usual_settings(tol: float, max_iter: int, seed: int) -> Settings:
 
 
 def settings_of(problem: MisspecifiedVI, record: Record, tol: float, max_iter: int, seed: int) -> Settings:
+    """The settings of a solve with a wish what to record."""
     _require(Record, "record", record, "vv.Record(...)")
     truth = _truth(problem, record)
     return Settings(record.grid(max_iter), np.float64(tol), truth, record.points, np.int64(seed))
@@ -73,6 +74,7 @@ def _default_starts(problem: MisspecifiedVI) -> Starts:
 
 
 def starts_of(problem: MisspecifiedVI, x0, theta0, multiplier0, init: Solution | None) -> Starts:
+    """Where to begin, as copies: what is given, else the point of `init`, else zeros."""
     if x0 is None and theta0 is None and multiplier0 is None and init is None:
         return _default_starts(problem)
     names = ("x0", "theta0", "multiplier0")
@@ -117,6 +119,7 @@ def point_inside(problem: MisspecifiedVI) -> np.ndarray:
 
 
 def checked_limits(tol, max_iter, time_limit) -> tuple[float, int]:
+    """The tolerance and the number of iterations; the time limit is looked at only."""
     if not (_is_number(tol) and tol >= 0):
         raise InputError(f"tol is {tol}; a number >= 0 is needed (0 runs exactly max_iter iterations).")
     if tol >= 1:
@@ -142,6 +145,7 @@ def _is_whole(value: Any) -> bool:
 
 
 def check_verbose(verbose: Any) -> None:
+    """Refuse what is neither a count nor a flag."""
     if not (isinstance(verbose, (bool, np.bool_)) or (_is_whole(verbose) and verbose >= 0)):
         raise InputError(
             f"verbose is {verbose!r}; a whole number >= 0, or True or False, is needed (0 prints nothing)."
@@ -149,6 +153,7 @@ def check_verbose(verbose: Any) -> None:
 
 
 def check_seed(seed: Any) -> None:
+    """Refuse what JAX's keys cannot be made from."""
     if not (_is_whole(seed) and 0 <= seed <= _LARGEST_SEED):
         raise InputError(f"seed is {seed!r}; a whole number from 0 to 2**63 - 1 is needed.")
 
@@ -189,9 +194,8 @@ def _signature(function: Callable) -> str:
 
 
 def require_problem(problem: Any) -> None:
-    has_one = isinstance(
-        getattr(problem, "problem", None), MisspecifiedVI
-    )  # an instance of the gallery, a game
+    """Refuse what is no problem, and say where one is: instances of the gallery and games have it."""
+    has_one = isinstance(getattr(problem, "problem", None), MisspecifiedVI)
     needed = "a vv.MisspecifiedVI, its `.problem`," if has_one else "a vv.MisspecifiedVI"
     _require(MisspecifiedVI, "problem", problem, needed)
 

@@ -1,4 +1,4 @@
-"""A problem to be solved again and again: the same functions and sets with other numbers, each time from the last answer."""
+"""`Solver`: a problem to be solved again and again, the same functions and sets with other numbers, each time from the last answer."""
 
 from __future__ import annotations
 
@@ -76,7 +76,9 @@ class Solver:
         check_seed(seed)
         starts = starts_of(problem, x0, theta0, multiplier0, init)
         self._settings = usual_settings(tol, max_iter, seed)
-        self._asked = {"method": method, "tol": tol, "max_iter": max_iter, "seed": seed}
+        # The scheme itself stands for a method that was named, so that it is made once.
+        named = None if method is None else self._scheme
+        self._asked = {"method": named, "tol": tol, "max_iter": max_iter, "seed": seed}
         self._starts = {
             "x0": None if x0 is None else starts.x,
             "theta0": None if theta0 is None else starts.theta,
@@ -103,15 +105,16 @@ class Solver:
         """
         given = {"operator": operator, "set": set, "constraints": constraints, "learning": learning}
         ready = self._ready.updated({name: part for name, part in given.items() if part is not None})
+        chosen_scheme(
+            ready.problem, self._asked["method"]
+        )  # which may refuse new data, such as bounds that are infinite
         if ready.layout is not self._ready.layout:
-            scheme = chosen_scheme(ready.problem, self._asked["method"])
             try:
                 starts_of(ready.problem, **self._starts)
             except InputError as error:
                 raise InputError(
                     f"update: where this solver was told to start does not fit the new problem: {error} Make a new vv.Solver."
                 ) from None
-            self._scheme = scheme
             if self._last is not None and not _fits(self._last, ready.problem):
                 self._last = None
         self._ready = ready

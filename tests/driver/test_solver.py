@@ -271,6 +271,16 @@ def test_a_fixed_number_of_iterations_goes_on_where_it_stopped():
     assert distances[-1] < 0.1 * distances[0]
 
 
+def test_a_method_may_refuse_new_data():
+    ones, X = np.ones(3), vv.Box(np.zeros(3), np.full(3, 9.0))
+    problem = vv.MisspecifiedVI(Two(ones, ones), X, learning=vv.Known(1.0), symmetric=True)
+    solver = vv.Solver(problem, vv.IPALM(lipschitz=5.0, jacobian_norm=1.0))
+    infinite = vv.Box(np.zeros(3), np.array([9.0, 9.0, np.inf]))
+    with pytest.raises(vv.InputError, match="IPALM: the set X is unbounded"):
+        solver.update(set=infinite)
+    assert solver.problem.set.bounded
+
+
 def test_callbacks_are_solved_again_on_the_host():
     def F(x, theta):
         return np.asarray(x) - theta
