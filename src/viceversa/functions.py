@@ -132,7 +132,7 @@ def callback_constraints(fn: Any, vjp: Any) -> Callback:
 
 def runs_on_host(*functions: Any) -> bool:
     """Whether any of these is a callback, so that the whole solve must run in a host loop."""
-    return any(type(function) is Callback for function in functions)
+    return Callback in map(type, functions)
 
 
 def trace(name: str, function: Any, *likes: PyTree) -> Any:

@@ -15,11 +15,13 @@ from contextvars import ContextVar
 from typing import Any
 
 import jax
+import jax.extend.core as jax_core
 import jax.numpy as jnp
 from jax.core import Tracer
 from jaxlib.version import __version_info__
 
 from viceversa.operations import inner_programs
+from viceversa.plain_sums import with_plain_sums
 
 try:
     from jax.experimental.xla_metadata import set_xla_metadata
@@ -89,6 +91,12 @@ class Kernel:
         captures_nothing = len(jaxpr.invars) == len(given) and not jaxpr.constvars
         fits = captures_nothing and all(map(_is_plain, _equations(jaxpr)))
         self._mark = mark[0] if fits else None
+        if fits:
+            form, plain = (
+                jax.tree.structure(self.shapes),
+                jax_core.jaxpr_as_fun(with_plain_sums(traced.jaxpr)),
+            )
+            self._traceable = jax.jit(lambda *given: form.unflatten(plain(*given)))
 
     @property
     def is_one(self) -> bool:

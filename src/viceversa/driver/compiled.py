@@ -16,14 +16,15 @@ _KEPT_BYTES = 1 << 26  # data of problems up to this size stays on the device be
 _MOST_PROGRAMS = 256
 _MOST_QUESTIONS = 1 << 14  # each a fifth of a microsecond
 _LARGE = 1 << 19  # numbers in an array from which compilation is short beside the solve
-# XLA's thirty-two are many for what is compiled here.
-_IN_FOUR_PARTS = {"xla_cpu_parallel_codegen_split_count": 4}
+# XLA's thirty-two parts are many for what is compiled here, and half the width of a vector, its choice, is for processors that
+# slow down in the other half.
+_ALWAYS = {"xla_cpu_parallel_codegen_split_count": 4, "xla_cpu_prefer_vector_width": 512}
 # Sums by YNNPACK, XLA's choice, wake up a second thread and take room for another array of the size of what is summed.
-_FAST_CODE = {**_IN_FOUR_PARTS, "xla_cpu_experimental_ynn_fusion_type": ""}
+_FAST_CODE = {**_ALWAYS, "xla_cpu_experimental_ynn_fusion_type": ""}
 # Of XLA's two ways to compile fused loops for a processor the one that takes half as long; YNNPACK, which needs no code,
 # for long sums, and short ones in one pass instead of a tree of them.
 _FAST_COMPILATION = {
-    **_IN_FOUR_PARTS,
+    **_ALWAYS,
     "xla_cpu_use_fusion_emitters": False,
     "xla_disable_hlo_passes": "tree_reduction_rewriter",
 }
@@ -35,29 +36,32 @@ class Compiled:
     """A function of packed trees to a packed one, compiled for their structure; its callers see trees.
 
     The arguments are immutable objects (a problem, a scheme, settings, starts): their packed forms are remembered while they
-    live. What is not an array is held fixed.
+    live; what is used once may be packed already. What is not an array is held fixed.
     """
 
     def __init__(self, function: Callable):
         self.function = function
-        self._programs: dict[Any, Callable] = {}
+        self._programs: dict[Any, tuple[Callable, _OnArrays]] = {}
 
     def __call__(self, problem: Any, scheme: Any, *rest: Any) -> Any:
-        given = [_form(each).used() for each in (problem, scheme, *rest)]
+        given = [each if type(each) is Packed else _form(each).used() for each in (problem, scheme, *rest)]
         arrays = [each.arrays for each in given]
         key = tuple([each.packing for each in given])
-        program = self._programs.get(key)
-        if program is None:
+        known = self._programs.get(key)
+        if known is None:
             while len(self._programs) >= _MOST_PROGRAMS:
                 # The oldest goes: every lambda is a structure of its own.
                 self._programs.pop(next(iter(self._programs)))
             quickly = getattr(scheme, "few_steps", False)
-            program, found = _compile(_OnArrays(self.function, key), quickly, *arrays)
-            self._programs[key] = program
+            on_arrays = _OnArrays(self.function, key)
+            program, found = _compile(on_arrays, quickly, *arrays)
+            self._programs[key] = program, on_arrays
         else:
+            program, on_arrays = known
             found = program(*arrays)
-        _await(found.arrays)
-        return Packed([_on_host(array) for array in found.arrays], found.packing).whole()
+        _await(found)
+        assert on_arrays.packing is not None
+        return on_arrays.packing.unpacked([_on_host(array) for array in found])
 
 
 def _await(arrays: list[Any]) -> None:
@@ -96,14 +100,17 @@ def _compile(function: Callable, quickly: bool, *args: Any) -> tuple[Callable, A
 
 
 class _OnArrays:
-    """A function of packed trees as one of their arrays."""
+    """A function of packed trees as one of their arrays; how its result is packed is known once it was traced."""
 
     def __init__(self, function: Callable, packings: tuple[Packing, ...]):
         self.function, self.packings = function, packings
+        self.packing: Packing | None = None
         self.__name__ = getattr(function, "__name__", "compiled")
 
-    def __call__(self, *arrays: list) -> Any:
-        return self.function(*map(Packed, arrays, self.packings))
+    def __call__(self, *arrays: list) -> list:
+        found = self.function(*map(Packed, arrays, self.packings))
+        self.packing = found.packing
+        return found.arrays
 
 
 class _Form:

@@ -38,16 +38,17 @@ class _Place(NamedTuple):
     dtype: Any
 
     def found(self, arrays: list) -> Any:
-        array = arrays[self.array]
-        if self.offset is None:
+        number, offset, end, shape, dtype = self  # at once: every solve comes here a dozen times
+        array = arrays[number]
+        if offset is None:
             return array
         if isinstance(array, np.ndarray):
-            part = array[..., self.offset : self.end]
+            part = array[offset:end] if array.ndim == 1 else array[..., offset:end]
         else:  # the same, traced with less ado
-            part = jax.lax.slice_in_dim(array, self.offset, self.end, axis=-1)
-        if len(self.shape) != 1:
-            part = part.reshape((*array.shape[:-1], *self.shape))
-        return part if part.dtype == self.dtype else part.astype(self.dtype)
+            part = jax.lax.slice_in_dim(array, offset, end, axis=-1)
+        if len(shape) != 1:
+            part = part.reshape((*array.shape[:-1], *shape))
+        return part if part.dtype == dtype else part.astype(dtype)
 
 
 class _Fixed(NamedTuple):
@@ -80,11 +81,11 @@ class Packing:
 
     def unpacked(self, arrays: list) -> Any:
         """The tree of some arrays."""
-        leaves = [
-            Later(Packed(arrays, place)) if isinstance(place, Packing) else place.found(arrays)
-            for place in self.places
-        ]
-        return jax.tree.unflatten(self.tree, leaves)
+        return self.tree.unflatten([place.found(arrays) for place in self.places])
+
+    def found(self, arrays: list) -> Later:
+        """As a part of another tree."""
+        return Later(Packed(arrays, self))
 
 
 class _Placing:

@@ -15,7 +15,7 @@ from viceversa.certificates.infeasibility import InfeasibilityProof, prove_infea
 from viceversa.certificates.kkt import Certificate, build_certificate, certify
 from viceversa.certificates.residuals import Relative, Residuals
 from viceversa.driver import loop
-from viceversa.driver.packing import Later
+from viceversa.driver.packing import Later, Packed
 from viceversa.driver.recording import Recorded, Row, Trace, scalars_of
 from viceversa.driver.solution import Solution
 from viceversa.driver.status import Status
@@ -44,7 +44,7 @@ class Run:
         self,
         problem: MisspecifiedVI,
         scheme: Scheme,
-        starts: loop.Starts,
+        starts: loop.Starts | Packed,  # packed ones for `fused` only
         settings: loop.Settings,
         clock: Callable[[], float],
     ):

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
 import numpy as np
+from jax.tree_util import tree_leaves
 
 from viceversa import precision
 from viceversa.driver.compiled import remember_packed
@@ -20,13 +22,11 @@ from viceversa.driver.inputs import (
     starts_of,
     usual_settings,
 )
-from viceversa.driver.loop import Starts
 from viceversa.driver.own_device import in_this_thread
 from viceversa.driver.packing import Layout, Packed, kinds_of, layout_of
 from viceversa.driver.run import Run
 from viceversa.driver.solution import Solution
 from viceversa.driver.solve import MAX_ITER, solve
-from viceversa.driver.status import Status
 from viceversa.errors import InputError, SolveError
 from viceversa.functions import Callback, Program
 from viceversa.known_modules import own_leaves
@@ -36,7 +36,6 @@ _WIDTHS = ("x_width", "theta_width")
 # Of a problem, as its fields follow one another.
 _PARTS = ("operator", "set", "constraints", "learning", *_WIDTHS)
 _ARRAYS = (np.ndarray, jax.Array)
-_BROKEN = (Status.stalled, Status.nonfinite, Status.diverged)
 
 
 class Solver:
@@ -127,9 +126,9 @@ class Solver:
         not solved.
         """
         solution = self._from(self._last) if warm and self._last is not None else None
-        if solution is None or solution.status in _BROKEN:
+        if solution is None or solution.status.broke_down:
             solution = solve(self.problem, **self._starts, **self._asked)
-        self._last = None if solution.status in _BROKEN else solution
+        self._last = None if solution.status.broke_down else solution
         if throw and not solution.success:
             raise SolveError(f"{solution.status}: {solution.message}")
         return solution
@@ -137,7 +136,7 @@ class Solver:
     def _from(self, last: Solution) -> Solution:
         if self.problem.runs_on_host:
             return solve(self.problem, init=last, **self._asked)
-        starts = Starts(last.x, last.theta, last.multiplier)
+        starts = self._ready.starts.packed([last.x, *tree_leaves(last.theta), last.multiplier])
         with precision.double(), in_this_thread():
             return Run(self.problem, self._scheme, starts, self._settings, time.perf_counter).fused()
 
@@ -163,7 +162,7 @@ class _Part(NamedTuple):
 
     def with_arrays(self, module: Any, arrays: dict[str, Any]) -> tuple[_Part, dict[int, Any]] | None:
         """The same, of a module in which only these fields are new: arrays in place of arrays."""
-        known, leaves, new = vars(self.value), self.leaves.copy(), {}
+        known, leaves, new = _fields_of(self.value), self.leaves.copy(), {}
         for field, array in arrays.items():
             old = known[field]
             numbers = [i for i, leaf in enumerate(self.leaves) if leaf is old]
@@ -175,12 +174,13 @@ class _Part(NamedTuple):
 
 
 class _Ready(NamedTuple):
-    """A problem, its parts flattened in the order of its fields, and all of it packed."""
+    """A problem, its parts flattened in the order of its fields, all of it packed, and how its starts are."""
 
     problem: MisspecifiedVI
     parts: dict[str, _Part]
     layout: Layout
     packed: Packed
+    starts: Layout
 
     @classmethod
     def of(cls, problem: MisspecifiedVI) -> _Ready:
@@ -193,7 +193,10 @@ class _Ready(NamedTuple):
             parts[name] = _Part(value, own, form, kinds_of(own), first)
             first += len(own)
         layout = layout_of(problem, leaves, tree)
-        return cls(problem, parts, layout, layout.packed(leaves))
+        starts = starts_of(problem, None, None, None, None)
+        return cls(
+            problem, parts, layout, layout.packed(leaves), layout_of(starts, *jax.tree.flatten(starts))
+        )
 
     def updated(self, values: dict[str, Any]) -> _Ready:
         """The problem with other parts, or other fields in them; built anew where one has another structure."""
@@ -215,9 +218,8 @@ class _Ready(NamedTuple):
         leaves = {number: leaf for _, new in found.values() for number, leaf in new.items()}
         packed = self.layout.repacked(self.packed, leaves)
         remember_packed(problem, packed)
-        return _Ready(
-            problem, self.parts | {name: part for name, (part, _) in found.items()}, self.layout, packed
-        )
+        parts = self.parts | {name: part for name, (part, _) in found.items()}
+        return _Ready(problem, parts, self.layout, packed, self.starts)
 
 
 def _with_fields(name: str, module: Any, fields: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
@@ -226,14 +228,14 @@ def _with_fields(name: str, module: Any, fields: Mapping[str, Any]) -> tuple[Any
         raise InputError(
             f"update: {name} is a dict; only operator and constraints are changed by field. Pass a new {name}."
         )
-    if not isinstance(module, eqx.Module) or isinstance(module, (Program, Callback)):
+    if not _has_named_data(type(module)):
         nameless = "it is no Equinox module in JAX style, so that its data have no names"
         why = "there is none" if module is None else nameless
         raise InputError(
             f"update: {name} is a dict, which gives new values to fields of the problem's {name}, but {why}. Pass a whole {name}, "
             "or write it as an Equinox module with jax.numpy and its data as fields."
         )
-    known, new = vars(module), {}
+    known, new = _fields_of(module), {}
     for field, value in fields.items():
         if field not in known:
             raise InputError(
@@ -241,9 +243,18 @@ def _with_fields(name: str, module: Any, fields: Mapping[str, Any]) -> tuple[Any
             )
         new[field] = _like(f"update: {name} {field}", value, known[field])
     other = object.__new__(type(module))
-    vars(other).update(known)
-    vars(other).update(new)
+    _fields_of(other).update(known | new)
     return other, new
+
+
+def _fields_of(module: Any) -> dict[str, Any]:
+    """Of an Equinox module, which would look at what is read by its name."""
+    return object.__getattribute__(module, "__dict__")
+
+
+@lru_cache(maxsize=256)
+def _has_named_data(kind: type) -> bool:
+    return issubclass(kind, eqx.Module) and not issubclass(kind, (Program, Callback))
 
 
 def _like(name: str, value: Any, old: Any) -> Any:

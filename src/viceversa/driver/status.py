@@ -41,7 +41,12 @@ class Status(Enum):
     @property
     def success(self) -> bool:
         """Whether the returned point solves the problem."""
-        return self in (Status.solved, Status.solved_estimated_learning)
+        return self is Status.solved or self is Status.solved_estimated_learning
+
+    @property
+    def broke_down(self) -> bool:
+        """Whether the run came to an end where nothing can be gone on from."""
+        return self is Status.stalled or self is Status.nonfinite or self is Status.diverged
 
     def __str__(self) -> str:
         return self.name

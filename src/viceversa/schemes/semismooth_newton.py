@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import cache
 from typing import Any, ClassVar
 
 import equinox as eqx
@@ -170,23 +171,8 @@ class SemismoothNewton(Scheme):
         return state.phase
 
     def phases(self, problem: MisspecifiedVI) -> tuple[str, ...]:
-        decision = "x and λ" if problem.n_constraints else "x"
-        if problem.learning.is_known:
-            return (
-                f"first order: {decision}",
-                f"Newton: {decision}",
-                "Newton: refused",
-                f"interior point: {decision}",
-            )
-        if problem.learning.depends_on_x:
-            whole = decision.replace(" and", ",") + " and θ"
-            return f"first order: {whole}", f"Newton: {whole} together", "Newton: refused", ""
-        return (
-            f"first order: {decision}, then θ",
-            f"Newton: θ, then {decision}",
-            "Newton: θ alone",
-            f"interior point: θ, then {decision}",
-        )
+        learning = problem.learning
+        return _phases(problem.n_constraints > 0, learning.is_known, learning.depends_on_x)
 
     def counts(self, problem: MisspecifiedVI, state: NewtonState, n_steps: Any) -> OracleCounts:
         # The points that were linearised at, and those of the line searches.
@@ -291,6 +277,27 @@ class SemismoothNewton(Scheme):
 
     def _learned(self, problem: MisspecifiedVI, learner: Any) -> Any:
         return jax.lax.fori_loop(0, _N_LEARNING_STEPS, lambda _, s: self._learn(problem, s), learner)
+
+
+@cache
+def _phases(has_constraints: bool, is_known: bool, depends_on_x: bool) -> tuple[str, ...]:
+    decision = "x and λ" if has_constraints else "x"
+    if is_known:
+        return (
+            f"first order: {decision}",
+            f"Newton: {decision}",
+            "Newton: refused",
+            f"interior point: {decision}",
+        )
+    if depends_on_x:
+        whole = decision.replace(" and", ",") + " and θ"
+        return f"first order: {whole}", f"Newton: {whole} together", "Newton: refused", ""
+    return (
+        f"first order: {decision}, then θ",
+        f"Newton: θ, then {decision}",
+        "Newton: θ alone",
+        f"interior point: θ, then {decision}",
+    )
 
 
 def _smooths(problem: MisspecifiedVI) -> bool:
