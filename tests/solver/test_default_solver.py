@@ -99,7 +99,7 @@ def test_warm_start_needs_almost_nothing(reference):
 
 
 def test_a_little_change_takes_a_few_steps_from_the_last_solution():
-    """Costs that move by a thousandth: the answer of a cold start, in a third of its steps and without compiling."""
+    """Costs that move by a thousandth: the answer of a cold start, in a few steps instead of eight and without compiling."""
     rng = np.random.default_rng(3)
     market = vv.gallery.cournot(100, 5, seed=1).problem
     last = vv.solve(market)
@@ -109,7 +109,7 @@ def test_a_little_change_takes_a_few_steps_from_the_last_solution():
         changed = eqx.tree_at(lambda p: p.operator.costs.g, market, g)
         last, cold = vv.solve(changed, init=last), vv.solve(changed)
         assert last.success
-        assert last.nit <= 5 < cold.nit
+        assert last.nit <= 4 < cold.nit
         np.testing.assert_allclose(last.x, cold.x, rtol=0, atol=1e-9)
     assert len(loop.begin_compiled._programs) == n_programs
 
@@ -124,6 +124,30 @@ def test_from_a_solution_nearby_newton_is_tried_at_once(reference):
     assert [phase.startswith("first order") for phase in warm.trace.phase[1:]].count(True) == 1
     assert warm.nit < cold.nit
     np.testing.assert_allclose(warm.x, cold.x, rtol=0, atol=1e-8)
+
+
+class Changed(eqx.Module):
+    """F and a change of the costs."""
+
+    operator: eqx.Module
+    change: np.ndarray
+
+    def __call__(self, x, theta):
+        return self.operator(x, theta) + self.change
+
+
+def test_a_solution_nearby_that_is_on_other_bounds_goes_inside_at_once():
+    """Who supplies whom is not unique in this market, and a thousandth of the costs decides anew: no batch of first order helps."""
+    given = vv.gallery.electricity().problem
+    solution, rng = vv.solve(given), np.random.default_rng(1)
+    for _ in range(3):
+        operator = Changed(given.operator, 1e-3 * rng.normal(size=given.shape))
+        changed = vv.MisspecifiedVI(operator, given.set, given.constraints, given.learning)
+        warm, cold = vv.solve(changed, init=solution), vv.solve(changed)
+        assert warm.success
+        assert any(phase.startswith("interior point") for phase in warm.trace.phase)
+        assert warm.nit <= 10 < cold.nit
+        np.testing.assert_allclose(warm.multiplier, cold.multiplier, rtol=0, atol=1e-3)
 
 
 def test_chunked_and_fused_take_the_same_path(reference):

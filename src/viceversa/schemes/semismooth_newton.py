@@ -22,7 +22,7 @@ from viceversa.schemes.base import Point, Scheme
 from viceversa.schemes.interior_point import LARGEST, Lifted, interior_point, lift
 from viceversa.schemes.newton_state import NewtonPoint, NewtonState
 from viceversa.schemes.newton_strides import coupled, smoothed, triangular
-from viceversa.schemes.newton_system import Probed
+from viceversa.schemes.newton_system import DENSE, Probed
 from viceversa.schemes.row_interior_point import meets_in_totals, row_interior_point
 from viceversa.schemes.simultaneous import Simultaneous, SimultaneousState
 from viceversa.schemes.smoothed_newton import Smoothing, is_linear
@@ -97,19 +97,24 @@ class SemismoothNewton(Scheme):
         first = self.first.init(problem, x0, learner.theta, lam0, key)
         first = eqx.tree_at(lambda s: s.learner, first, learner)
         none = jnp.asarray(0)
-        # Who has multipliers to start from comes from a solution nearby: only a length of step is wanted.
-        batch = jnp.where(jnp.any(lam0 > 0), _FIRST_BATCH_LINEAR, _first_batch(problem))
+        # Who has multipliers to start from comes from a solution nearby: only a length of step is wanted, and what the merit is
+        # small beside is the forces' work over x, since there it is small itself.
+        is_near = jnp.any(lam0 > 0)
+        batch = jnp.where(is_near, _FIRST_BATCH_LINEAR, _first_batch(problem))
+        work = jnp.sum(jnp.abs(x0 * problem.at(learner.theta).F(x0)))
+        # A step that fails there stands before other bounds than those that held; a small system has a method for that.
+        n_failed = jnp.where(is_near, _PATIENCE - 1, 0) if _size(problem) <= DENSE else none
         return NewtonState(
             first=first,
             n_left=batch,
             batch=batch,
-            merit_start=jnp.asarray(jnp.inf),
+            merit_start=jnp.where(is_near & (work > 0), work, jnp.inf),
             newton=_restarted(problem, first),
             converging=jnp.asarray(False),
             settled=jnp.asarray(True),
             pause=jnp.asarray(False),
             n_newton=none,
-            n_failed=none,
+            n_failed=n_failed,
             patience=jnp.asarray(_PATIENCE),
             inside=jnp.asarray(NOT_YET),
             n_products=none,
