@@ -48,6 +48,8 @@ def as_float64(name: str, value) -> np.ndarray:
 
 def as_finite_float64(name: str, value) -> np.ndarray:
     """`value` as a float64 array of its own without NaN and without infinities, or a sentence."""
+    if type(value) is float and math.isfinite(value):  # the usual θ₀, in no time
+        return np.array(value)
     array = _numbers(name, value)
     if not _is_surely_finite(array) and not np.isfinite(array).all():
         if np.isnan(array).any():
