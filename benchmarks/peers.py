@@ -660,6 +660,10 @@ def _median_ms(call: Callable[[], Any]) -> float:
     return min(found, *(_one_median_ms(call) for _ in range(2)))
 
 
+def _shown(ms: float) -> str:
+    return f"{ms:.3f}" if ms < 1.0 else f"{ms:.2f}"
+
+
 def _one_median_ms(call: Callable[[], Any]) -> float:
     times = []
     began = time.perf_counter()
@@ -710,7 +714,7 @@ def _ours(problem: vv.MisspecifiedVI, theta0: Any) -> tuple[str, ...]:
     alone = _median_ms(lambda: solve(next(made)))
     compiled = _compiled_ms(lambda: solve(problem))
     return (
-        "**viceversa** (θ learned)", f"{new:.2f}", f"{repeated:.2f}", f"{worst:.0e}", f"{alone:.2f}", f"{compiled:.2f}",
+        "**viceversa** (θ learned)", _shown(new), _shown(repeated), f"{worst:.0e}", _shown(alone), _shown(compiled),
         f"{first:.1f} s",
     )  # fmt: skip
 
@@ -755,7 +759,7 @@ def _theirs(name: str, make: Callable, problem: Any, theta: Any, q: np.ndarray) 
         first = time.perf_counter() - began
         if first > SECONDS_EACH:
             return name, f"> {SECONDS_EACH:.0f} s", "", "", "", "", ""
-        times = f"{_median_ms(new):.2f}", f"{_median_ms(repeat):.2f}"
+        times = _shown(_median_ms(new)), _shown(_median_ms(repeat))
         certificates = [
             vv.certify(problem, x, multiplier, theta, tol=TARGET),
             vv.certify(changed(problem, kept["change"]), *kept["answer"], theta, tol=TARGET),

@@ -145,8 +145,8 @@ def test_a_solution_nearby_that_is_on_other_bounds_goes_inside_at_once():
         changed = vv.MisspecifiedVI(operator, given.set, given.constraints, given.learning)
         warm, cold = vv.solve(changed, init=solution), vv.solve(changed)
         assert warm.success
-        assert any(phase.startswith("interior point") for phase in warm.trace.phase)
-        assert warm.nit <= 10 < cold.nit
+        kinds = [phase.split(":")[0] for phase in warm.trace.phase]
+        assert kinds[: kinds.index("interior point")].count("first order") == 1
         np.testing.assert_allclose(warm.multiplier, cold.multiplier, rtol=0, atol=1e-3)
 
 
