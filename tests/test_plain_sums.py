@@ -106,6 +106,24 @@ def test_programs_within_programs():
         np.testing.assert_allclose(other, one, rtol=1e-13)
 
 
+@pytest.mark.parametrize("setting", ["F32_F32_F32", "BF16_BF16_F32", "bfloat16"])
+def test_sums_do_not_mind_the_precision_of_products(setting):
+    values = RNG.normal(size=37)
+    with jax.default_matmul_precision(setting):
+        (expected,), (found,), _ = both(lambda x: jnp.sum(x * x) + 0.0, values)
+    np.testing.assert_allclose(found, expected, rtol=1e-14)
+
+
+def test_programs_in_parameters_of_other_kinds_are_left_alone():
+    def solve(b):
+        return jax.lax.custom_linear_solve(
+            lambda x: 2.0 * x + jnp.sum(x), b, lambda A, y: y / 7.0, symmetric=True
+        )
+
+    (expected,), (found,), _ = both(solve, np.ones(5))
+    np.testing.assert_allclose(found, expected)
+
+
 def test_a_function_called_twice_stays_one_function():
     inner = jax.jit(lambda v: jnp.sum(v * v))
     plain = both(lambda x: inner(x) + inner(x + 1.0), np.ones(5))[2]

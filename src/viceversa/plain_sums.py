@@ -57,7 +57,7 @@ class _Rewriting:
             return self.closed(value)
         if isinstance(value, jax_core.Jaxpr):
             return self.program(value)
-        if isinstance(value, tuple) and any(isinstance(each, jax_core.ClosedJaxpr) for each in value):
+        if type(value) is tuple and any(isinstance(each, jax_core.ClosedJaxpr) for each in value):
             return tuple(map(self.parameter, value))
         return value
 
@@ -120,10 +120,15 @@ def _summed(array: Array, axes: tuple[int, ...]) -> Array:
     n = array.size // size
     if size > 1:
         matrix = jax.lax.reshape(jax.lax.transpose(array, (*axes, *left)), (n, size))
-        return jax.lax.reshape(jax.lax.dot(jax.lax.full((n,), 1.0), matrix), shape)
+        return jax.lax.reshape(_product(jax.lax.full((n,), 1.0), matrix), shape)
     # A product of two vectors would become a reduction again.
-    twice = jax.lax.dot(jax.lax.full((2, n), 1.0), jax.lax.reshape(array, (n,)))
+    twice = _product(jax.lax.full((2, n), 1.0), jax.lax.reshape(array, (n,)))
     return jax.lax.reshape(jax.lax.slice(twice, [0], [1]), shape)
+
+
+def _product(a: Array, b: Array) -> Array:
+    """In full precision, whatever `jax.default_matmul_precision` says: it stands for a sum."""
+    return jax.lax.dot(a, b, precision=jax.lax.Precision.HIGHEST)
 
 
 def _one_after_another(array: Array, of_two: Callable[[Array, Array], Array]) -> Array:

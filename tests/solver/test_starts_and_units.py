@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -222,3 +223,54 @@ def test_a_large_problem_that_starts_where_f_is_steepest_starts_again_inside():
     solution = vv.solve(problem, max_iter=1000)
     assert solution.success
     np.testing.assert_allclose(solution.x.sum(axis=0), demand, rtol=1e-7)
+
+
+def test_a_start_beside_a_pole_is_no_solution():
+    """Forces of 1e150, and one step further infinite ones: neither may become the unit of the others."""
+    problem = vv.MisspecifiedVI(
+        lambda x, theta: np.array([1.0, 2.0, 0.5]) - theta / x + 0.1 * x.sum(),
+        set=vv.Box(np.zeros(3), 5.0 * np.ones(3)),
+        constraints=lambda x, theta: x.sum() - 4.0,
+        learning=vv.Known(1.0),
+    )
+    near, usual = vv.solve(problem, x0=np.full(3, 1e-150), multiplier0=[1.0]), vv.solve(problem)
+    assert near.success
+    assert usual.success
+    np.testing.assert_allclose(near.x, usual.x, rtol=1e-7)
+
+
+class Powers(eqx.Module):
+    """H(θ) = θ⁵ + θ − c: Newton's step from below overshoots far, and 1/L is nothing on a wide Θ."""
+
+    c: np.ndarray
+
+    def __call__(self, theta):
+        return theta**5 + theta - self.c
+
+
+def shares_at_least(theta_true: float, n: int = 4) -> vv.MisspecifiedVI:
+    """Σ x ≥ θ in the unit box: feasible at θ* < n, and not at the θ that learning passes on its way."""
+    return vv.MisspecifiedVI(
+        lambda x, theta: x + 0.3 * x.sum() + 1.0,
+        set=vv.Box(np.zeros(n), np.ones(n)),
+        constraints=lambda x, theta: theta - x.sum(),
+        learning=vv.SecondaryVI(
+            Powers(np.asarray(theta_true**5 + theta_true)), set=vv.Box(0.0, 1e3, shape=())
+        ),
+    )
+
+
+@pytest.mark.parametrize("theta_true", [0.5, 3.0, 3.8])
+def test_a_steep_parameter_is_learned_and_no_theta_on_the_way_makes_the_problem_infeasible(theta_true):
+    problem = shares_at_least(theta_true)
+    near = vv.solve(shares_at_least(0.1))
+    for solution in (vv.solve(problem), vv.solve(problem, init=near), vv.solve(problem, theta0=40.0)):
+        assert solution.success
+        np.testing.assert_allclose(solution.theta, theta_true, rtol=1e-10)
+        np.testing.assert_allclose(solution.x, theta_true / 4.0, rtol=1e-8)
+
+
+def test_infeasibility_is_not_proved_by_estimated_constants():
+    solution = vv.solve(shares_at_least(5.0))
+    assert solution.status == "infeasible_suspected"
+    np.testing.assert_allclose(solution.theta, 5.0, rtol=1e-6)

@@ -70,7 +70,8 @@ def prove_infeasible(
         from viceversa.constants import constants  # late: few solves come this far
 
         slope = constants(problem).L_f_theta
-        certain, error = slope.provenance != "estimated", float(slope.value) * error
+        certain = "estimated" not in (slope.provenance, problem.learning.provenance)
+        error *= float(slope.value)
     weights = weights / weights.sum()
     order = np.argsort(-weights)
     named = {problem.constraint_names[j]: float(weights[j]) for j in order if weights[j] > 1e-6}

@@ -96,16 +96,18 @@ def start_scales(problem: MisspecifiedVI, x0: Array, theta: PyTree) -> Scales:
 def least_force(problem: MisspecifiedVI, x0: Array, theta: PyTree) -> Float[Array, ""]:
     """The unit of F where it vanishes at x_0 and at the solution alike: a small share of how F varies over x̂.
 
-    A game started at its own equilibrium has F = 0 there up to cancellation, which is no unit. Both the slope and the
-    change over a step are asked, as the one may be infinite at x_0 (a root) and the other nearby (a pole).
+    A game started at its own equilibrium has F = 0 there up to cancellation, which is no unit. The slope and the changes over
+    a step to either side are asked, and of each component the least counts, as the one may be infinite at x_0 (a root) and the
+    others nearby (a pole).
     """
     if problem.runs_on_host:
         return jnp.zeros(())
     F, _, X = problem.at(theta)
     across = coordinate_scale(problem, x0, x0) * irregular_signs(x0.shape)
     F_0, slope = jax.jvp(F, (x0,), (across,))
-    change = F(X.project(x0 + across)) - F_0
-    return _CANCELLATION * _finite_or_zero(jnp.fmin(max_abs(slope), max_abs(change)))
+    there, back = (F(X.project(x0 + step)) - F_0 for step in (across, -across))
+    least = jnp.fmin(jnp.abs(slope), jnp.fmin(jnp.abs(there), jnp.abs(back)))
+    return _CANCELLATION * _finite_or_zero(max_abs(least))
 
 
 def force_at_start(problem: MisspecifiedVI, x0: Array, theta: PyTree) -> Float[Array, ""]:

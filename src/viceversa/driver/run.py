@@ -140,8 +140,11 @@ class Run:
         point = self.point
         if certificate.relative["feasibility"] > _SUSPICIOUS:
             self.infeasibility = prove_infeasible(self.problem, point.x, point.lam, point.theta)
-            if self.infeasibility is not None:
-                return Status.infeasible if self.infeasibility.proved else Status.infeasible_suspected
+            if self.infeasibility is not None and self.infeasibility.proved:
+                return Status.infeasible
+            if self.infeasibility is not None and certificate.relative["learning"] <= _SUSPICIOUS:
+                return Status.infeasible_suspected
+            self.infeasibility = None  # or at another θ only
         is_far = not max(certificate.relative.values()) <= _FAR
         state = self.scheme.rescued(as_seen, self.progress.scheme, is_far)
         self.progress = eqx.tree_at(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import jax
 import jax.flatten_util
@@ -27,6 +27,7 @@ MAX_PRODUCTS = 40
 _RTOL = 1e-3  # of the linear system solved by products; the next step corrects what it leaves
 _N_TRIALS = 6  # points tried on the way to Newton's
 _SHARE = 0.25  # of the distance of each to that of the last one
+_ENOUGH = 0.1  # of what the linear model foretells of a step's reduction
 _N_LOCAL_METRICS = 50  # steps in which D may follow θ; a constant one from then on cannot cycle with it
 
 
@@ -35,8 +36,8 @@ class NewtonLearner(Learner):
 
         r(θ) = θ − P_Θ(θ − D⁻¹H(θ)),   ∂r(θ_k) d = −r(θ_k),   s = θ_k − r(θ_k)                        (1)
         θ_{k+1} = argmin f over s and P_Θ[s + t(θ_k + d − s)], t = 1, ¼, …, 4⁻⁵,   H = ∇f affine      (2)
-        θ_{k+1} = the first of P_Θ[θ_k + d], if it reduces ‖r‖_D by a tenth, s, if it reduces it at all, and
-                  P_Θ[θ_k − H(θ_k)/L] (θ_k where H depends on x),   any other H                      (3)
+        θ_{k+1} = the first of P_Θ[θ_k + t d], t = 1, ¼, …, 4⁻⁵, if it reduces ‖r‖_D by t tenths, s, if it reduces it
+                  at all, and P_Θ[θ_k − H(θ_k)/L] (θ_k where H depends on x),   any other H          (3)
 
     with one element ∂r of the generalized Jacobian, solved densely, or by products where θ has more than 300 components.
     θ_k + d minimises f on the face of Θ that s lies on. As D ⪰ ∂H, s alone would converge from anywhere, and (2) is
@@ -69,7 +70,7 @@ class NewtonLearner(Learner):
         J = columns(H_product, jnp.eye(theta.size)) if theta.size <= LARGEST_DENSE else None
         D = _metric(learning, J, state.k, theta)
         s, P_product = jax.linearize(project, theta - H / D)
-        r = theta - s
+        r = _natural(theta, H / D, s)
         if J is None:
             d = -_by_products(lambda v: v - P_product(v - H_product(v) / D), r, jnp.sqrt(D))  # (1)
         else:
@@ -78,11 +79,20 @@ class NewtonLearner(Learner):
         if learning.is_gradient:
             found = _lowest(operator, project, s, theta + d)  # (2)
         else:
-            natural = lambda v: v - project(v - operator(v) / D)
             last = theta if learning.depends_on_x else project(theta - H / learning.lipschitz)
+
+            def natural(v: Array) -> Array:
+                step = operator(v) / D
+                return _natural(v, step, project(v - step))
+
             steady = _if_smaller(natural, s, r, D, 1.0, last)
-            found = _if_smaller(natural, project(theta + d), r, D, 0.9, steady)  # (3)
+            found = _longest(natural, project, theta, d, r, D, steady)  # (3)
         return LearnerState(k=state.k + 1, theta=unravel(found))
+
+
+def _natural(v: Array, step: Array, end: Array) -> Float[Array, " n"]:
+    """v − end, where end = P_Θ(v − step); the step itself where nothing binds, which v − (v − step) would round to nothing."""
+    return jnp.where(end == v - step, step, v - end)
 
 
 def _lowest(operator: Map, project: Map, s: Array, end: Array) -> Float[Array, " n"]:
@@ -98,7 +108,19 @@ def _lowest(operator: Map, project: Map, s: Array, end: Array) -> Float[Array, "
     return jax.lax.fori_loop(0, _N_TRIALS, tried, (s, jnp.zeros((), s.dtype)))[0]
 
 
-def _if_smaller(natural: Map, v: Array, r: Array, D: Array, factor: float, otherwise: Array) -> Array:
+def _longest(
+    natural: Map, project: Map, theta: Array, d: Array, r: Array, D: Array, otherwise: Array
+) -> Float[Array, " n"]:
+    """(3); short steps are tried first, so that the longest that helps is what is left."""
+
+    def tried(i: Array, found: Array) -> Array:
+        t = _SHARE ** (_N_TRIALS - 1.0 - i)
+        return _if_smaller(natural, project(theta + t * d), r, D, 1.0 - _ENOUGH * t, found)
+
+    return jax.lax.fori_loop(0, _N_TRIALS, tried, otherwise)
+
+
+def _if_smaller(natural: Map, v: Array, r: Array, D: Array, factor: Any, otherwise: Array) -> Array:
     """v if it reduces ‖r‖_D to `factor` of what it was, which a NaN does not."""
     smaller = jnp.sum(D * natural(v) ** 2) < factor**2 * jnp.sum(D * r**2)
     return jnp.where(smaller, v, otherwise)

@@ -116,7 +116,7 @@ def smoothed(problem: MisspecifiedVI, state: NewtonState, learner: Any) -> Trial
     t, (x, lam, unrest, _), helped, _ = line_search(point, here.merit, start)
     unrest = jnp.where(helped, unrest, here.unrest)
     newton = NewtonPoint(x, lam, smoothing.after(t), probed)
-    fast = jnp.asarray(True)  # if this step helps: the next one smooths less
+    fast = t == 1.0  # the next step smooths less
     x, lam = problem.set.project(x), positive_part(lam)
     settled = unrest <= _SETTLED
     n_products = direction.n_products + probed.n_products_since(state.newton.probed)
