@@ -144,7 +144,7 @@ class Run:
                 return Status.infeasible
             if self.infeasibility is not None and certificate.relative["learning"] <= _SUSPICIOUS:
                 return Status.infeasible_suspected
-            self.infeasibility = None  # or at another θ only
+            self.infeasibility = None  # evidence at a θ that is still to be learned is none
         is_far = not max(certificate.relative.values()) <= _FAR
         state = self.scheme.rescued(as_seen, self.progress.scheme, is_far)
         self.progress = eqx.tree_at(

@@ -101,7 +101,10 @@ class SemismoothNewton(Scheme):
         # small beside is the forces' work over x, since there it is small itself.
         is_near = jnp.any(lam0 > 0)
         batch = jnp.where(is_near, _FIRST_BATCH_LINEAR, _first_batch(problem))
-        work = jnp.sum(jnp.abs(x0 * problem.at(learner.theta).F(x0)))
+        F = problem.at(learner.theta).F
+        work = (
+            jnp.zeros(()) if problem.runs_on_host else jnp.sum(jnp.abs(x0 * F(x0)))
+        )  # without Newton nobody asks
         # A step that fails there stands before other bounds than those that held; a small system has a method for that.
         n_failed = jnp.where(is_near, _PATIENCE - 1, 0) if _size(problem) <= DENSE else none
         return NewtonState(
