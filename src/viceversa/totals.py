@@ -164,7 +164,7 @@ class Walk:
             return self._filled(tuple([fixed.get(i) for i in range(len(shape))]), shape)
         if name == "transpose" and not value.is_local:
             return tuple([value.axes[i] for i in eqn.params["permutation"]])
-        every = tuple(range(len(self.shape)))
+        every = axes_of(self.shape, self.shape)
         if (
             name == "reshape"
             and self.folds
@@ -194,7 +194,7 @@ def shapes_of(jaxpr: Any, shape: tuple[int, ...]) -> list[tuple[int, ...]]:
 
 def axes_of(shape: tuple[int, ...], folded: tuple[int, ...]) -> Axes:
     """Those of x itself."""
-    return tuple(range(len(shape))) if shape == folded else ALL
+    return tuple([i if n > 1 else None for i, n in enumerate(shape)]) if shape == folded else ALL
 
 
 def _folds(jaxpr: Any, flat: tuple[int, ...]) -> list[tuple[int, ...]]:

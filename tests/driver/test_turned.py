@@ -129,7 +129,7 @@ def test_answers_records_and_warm_starts_have_the_shape_of_x():
     wide = a_problem(lambda x, t: F(x.T, t).T, lambda x, t: f(x.T, t), SHAPE[::-1])
     x_true = vv.solve(tall).x
     record = vv.Record(points=True, theta_true=[0.7, -0.4], x_true=x_true)
-    solution, other = vv.solve(tall, record=record), vv.solve(wide)
+    solution, other = vv.solve(tall, NEWTON, record=record), vv.solve(wide, NEWTON)
     assert solution.status == other.status == "solved"
     assert solution.nit == other.nit
     assert solution.x.shape == solution.x_average.shape == SHAPE
@@ -138,8 +138,9 @@ def test_answers_records_and_warm_starts_have_the_shape_of_x():
     np.testing.assert_allclose(solution.trace.points.x[-1], solution.x, rtol=0, atol=0)
     assert solution.trace.x_error[-1] < 1e-12 < solution.trace.x_error[0]
     start = solution.x + 0.01 * RNG.normal(size=SHAPE)
-    assert vv.solve(tall, x0=start, multiplier0=solution.multiplier).nit <= solution.nit
-    assert vv.solve(tall, init=solution).nit <= 1
+    assert vv.solve(tall, NEWTON, x0=start, multiplier0=solution.multiplier).nit <= solution.nit
+    for method in (NEWTON, None):
+        assert vv.solve(tall, method, init=solution).nit <= 1
 
 
 def test_a_rescue_sees_the_problem_as_the_run_does():

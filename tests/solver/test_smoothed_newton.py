@@ -136,8 +136,9 @@ def test_smoothing_shrinks_faster_with_every_full_step_and_slowly_after_a_short_
 def test_any_number_of_coupled_firms_needs_hardly_more_steps_than_fifty(n_firms, n_products):
     """Every firm's cost depends on the total: guessing active bounds one Newton step at a time goes to and fro, and with
     smoothing the total is made up of ever so many tiny outputs."""
-    few = vv.solve(vv.gallery.cournot(50, n_products, 0).problem)
-    many = vv.solve(vv.gallery.cournot(n_firms, n_products, 0).problem)
+    newton = vv.SemismoothNewton()
+    few = vv.solve(vv.gallery.cournot(50, n_products, 0).problem, newton)
+    many = vv.solve(vv.gallery.cournot(n_firms, n_products, 0).problem, newton)
     assert few.success
     assert many.success
     assert many.nit <= few.nit + 10

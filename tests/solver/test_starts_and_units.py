@@ -9,6 +9,7 @@ import pytest
 
 import viceversa as vv
 from unchecked import refused
+from viceversa.certificates.infeasibility import prove_infeasible
 
 KNOWN = vv.Known(0.0)
 WIDE = vv.Box(-200.0, 200.0, shape=2)
@@ -271,6 +272,16 @@ def test_a_steep_parameter_is_learned_and_no_theta_on_the_way_makes_the_problem_
 
 
 def test_infeasibility_is_not_proved_by_estimated_constants():
-    solution = vv.solve(shares_at_least(5.0))
-    assert solution.status == "infeasible_suspected"
+    problem = shares_at_least(5.0)
+    solution = vv.solve(problem)
+    assert str(solution.status).startswith("infeasible")
     np.testing.assert_allclose(solution.theta, 5.0, rtol=1e-6)
+    at_zero, beside = (
+        prove_infeasible(problem, solution.x, solution.multiplier, np.asarray(t)) for t in (5.0, 5.001)
+    )
+    assert at_zero is not None
+    assert beside is not None
+    # H(5) = 0, so no constant is needed there; beside it, how far θ* is away is only estimated.
+    assert (at_zero.error, at_zero.proved) == (0.0, True)
+    assert beside.error > 0
+    assert not beside.proved

@@ -18,7 +18,7 @@ from viceversa.problem import MisspecifiedVI
 # A box may be far larger than what happens in it, so a coordinate's unit is what it has reached. Where that is nothing
 # but rounding, it is this share of the width; of a width so large that it only means "no bound" there is no share.
 _ROUNDING = 64 * 2.0**-52
-# The least unit of F, as a share of its variation: 10⁸ times the rounding of a cancellation.
+# The least unit of F and of f, as a share of their variation: 10⁸ times the rounding of a cancellation.
 _CANCELLATION = 1e-7
 _SHARE = 1e-6
 _BACK = 1e-6  # of the way from the start to the point: over what a callback's slope is taken
@@ -144,9 +144,11 @@ def force_unit(problem: MisspecifiedVI, x: Array, theta: PyTree, scales: Scales)
 def constraint_slopes(
     problem: MisspecifiedVI, x: Array, x0: Array, theta: PyTree
 ) -> tuple[Float[Array, " J"], Float[Array, " J"]]:
-    """Σ_i |∂_i f_j(x, θ)| x̂_i and max_i |∂_i f_j(x, θ)| for every j; 0 where f has no slope there."""
-    x_hat = coordinate_scale(problem, x, x0)
+    """Σ_i |∂_i f_j(x, θ)| x̂_i and max_i |∂_i f_j(x, θ)| for every j; 0 where f has no slope there.
 
+    A coordinate that bounds hold fixed has no x̂, but f_j has the rounding of its size.
+    """
+    x_hat = jnp.maximum(coordinate_scale(problem, x, x0), _CANCELLATION * jnp.abs(x))
     by_coordinate = (lambda gradient: jnp.abs(gradient) * x_hat, jnp.sum)
     _, (slopes, steepest) = problem.at(theta).f.of_gradients(x, by_coordinate, (jnp.abs, jnp.max))
     return _finite_or_zero(slopes), _finite_or_zero(steepest)

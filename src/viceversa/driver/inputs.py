@@ -21,12 +21,12 @@ from viceversa.errors import InputError
 from viceversa.once import once_for_each
 from viceversa.problem import MisspecifiedVI
 from viceversa.schemes.base import Scheme, as_scheme
-from viceversa.schemes.semismooth_newton import SemismoothNewton
+from viceversa.schemes.search_then_newton import SearchThenNewton
 from viceversa.sets.base import ConvexSet, is_shape
 
 _LARGEST_COUNT = 2**53  # every whole number up to it is a float64
 _LARGEST_SEED = 2**63 - 1
-_DEFAULT = SemismoothNewton()
+_DEFAULT = SearchThenNewton()
 _OFF_CENTRE = 0.01  # of the width of X
 _ROUNDING_OF_A_START = 1e-9
 

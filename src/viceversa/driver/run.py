@@ -138,7 +138,8 @@ class Run:
     def _help(self, certificate: Certificate, as_seen: MisspecifiedVI) -> Status | None:
         """For a scheme that gives up: look for a proof of infeasibility, else rescue it, with the problem as it sees it."""
         point = self.point
-        if certificate.relative["feasibility"] > _SUSPICIOUS:
+        blamed = self.scheme.blames_constraints(self.progress.scheme)
+        if blamed and certificate.relative["feasibility"] > _SUSPICIOUS:
             self.infeasibility = prove_infeasible(self.problem, point.x, point.lam, point.theta)
             if self.infeasibility is not None and self.infeasibility.proved:
                 return Status.infeasible

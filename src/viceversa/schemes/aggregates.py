@@ -97,6 +97,20 @@ class Aggregates:
     def _kind(self, found: Any) -> Array:
         return jnp.zeros(self.shape) if found is None else found.reshape(self.shape)
 
+    def place_sums(self, u: Array) -> Array:
+        """Of what an array like x has in each place."""
+        return self.place_reduced(u, jnp.sum)
+
+    def place_reduced(self, u: Array, reduce: Callable) -> Array:
+        """`reduce` (`jnp.sum`, `jnp.max`) of what an array like x has in each place."""
+        others = tuple([axis for axis in range(len(self._folded)) if axis not in self.along])
+        return reduce(u.reshape(self._folded), axis=others)
+
+    def spread(self, s: Array) -> Array:
+        """What each place has, in every coordinate there."""
+        shape = [n if axis in self.along else 1 for axis, n in enumerate(self._folded)]
+        return jnp.broadcast_to(s.reshape(shape), self._folded).reshape(self._x.shape)
+
     def coefficients(self) -> tuple[list[Array], list[Array]]:
         """S and R as arrays like x: what each entry adds to its total, and what its total or multiplier adds to its force."""
         S = jax.linear_transpose(self.sums, self._x)
@@ -110,8 +124,8 @@ class Aggregates:
         ]
         return sums, [self.rest(z)[0] for z in alone]
 
-    def columns(self, D: Array, C: Array) -> list[list[Array]]:
-        """The small systems  s − T(z) + S(D⁻¹R(z))  and  R_f(z) − Cy,  kind by kind of z."""
+    def columns(self, by_D: Array, C: Array) -> list[list[Array]]:
+        """The small systems  s − T(z) + S(D⁻¹R(z))  and  R_f(z) − Cy,  kind by kind of z, from D⁻¹ and C."""
         m = self.n_sums
         C = C.reshape(self.shape) if self._n_f else C
 
@@ -119,7 +133,7 @@ class Aggregates:
             z: list[Array | None] = [None] * self.n_kinds
             z[kind] = jnp.ones(self.shape)
             R, rest = self.rest(z)
-            entries = [through - own for through, own in zip(self.sums(R / D), rest[:m], strict=True)]
+            entries = [through - own for through, own in zip(self.sums(by_D * R), rest[:m], strict=True)]
             entries += rest[m:]
             entries[kind] = entries[kind] + (1.0 if kind < m else -C)
             return entries
@@ -131,14 +145,14 @@ class Aggregates:
 
         u = D⁻¹(r − R(z)) with D = c + E, which leaves  s − T(z) + S(D⁻¹R(z)) = S(D⁻¹r)  and  R_f(z) − Cy = q.
         """
-        D = self.c + E
-        columns = self.columns(D, C)
+        by_D = 1.0 / (self.c + E)
+        columns = self.columns(by_D, C)
 
         def solve(r: Array, q: Array) -> tuple[Array, Array]:
-            given = [*self.sums(r / D), *([q.reshape(self.shape)] if self._n_f else [])]
+            given = [*self.sums(by_D * r), *([q.reshape(self.shape)] if self._n_f else [])]
             z = eliminated(columns, given)
             y = z[-1].reshape(q.shape) if self._n_f else q
-            return (r - self.rest(z)[0]) / D, y
+            return by_D * (r - self.rest(z)[0]), y
 
         return solve
 

@@ -66,6 +66,10 @@ class Scheme(QuickModule):
         """Whether the scheme asks the host for help (`rescued`); None: never."""
         return None
 
+    def blames_constraints(self, state: Any) -> bool:
+        """Whether a scheme that gives up may be facing constraints which cannot be satisfied."""
+        return True
+
     def rescued(self, problem: MisspecifiedVI, state: Any, is_far: bool) -> Any:
         """The state to go on from after the host has helped; `is_far`: nothing would be lost by starting elsewhere."""
         return state

@@ -140,7 +140,7 @@ def _through_totals(
     """(2)–(3), with one of z and t eliminated and the other's matrix factored, once."""
     D = aggregates.c + diagonals.gamma
     m = aggregates.n_sums
-    A = [[places.totals(entry) for entry in column] for column in aggregates.columns(D, diagonals.rho)]
+    A = [[places.totals(entry) for entry in column] for column in aggregates.columns(1.0 / D, diagonals.rho)]
     sums, rest = aggregates.coefficients()
     P = [
         jnp.swapaxes(places.by_place(S / D), 1, 2) for S in sums

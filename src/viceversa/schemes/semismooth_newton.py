@@ -48,7 +48,7 @@ NO_DERIVATIVES = (
     "has none."
 )
 # What the last step was; RESCUED is only seen by the Newton step that follows the interior-point method.
-FIRST_ORDER, NEWTON, NEWTON_REFUSED, INTERIOR_POINT, RESCUED = 0, 1, 2, 3, 4
+FIRST_ORDER, NEWTON, NEWTON_REFUSED, INTERIOR_POINT, RESCUED = 0, 1, 2, 3, -1
 NOT_YET, NEXT, DONE = 0, 1, 2
 
 
@@ -64,6 +64,7 @@ class SemismoothNewton(Scheme):
     reference: ClassVar[str] = "facchinei2003finite, Ch. 7-9; qi2000new; dey2026misspecified, Alg. 1"
     few_steps: ClassVar[bool] = True
     takes_any_axes: ClassVar[bool] = True
+    n_phases: ClassVar[int] = 4  # at most
 
     first: Simultaneous
     newton_learner: NewtonLearner

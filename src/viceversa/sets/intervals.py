@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax
 import numpy as np
 
@@ -21,6 +23,13 @@ def is_separable(S: ConvexSet) -> bool:
     return all(is_separable(block) for block in _blocks(S)) if isinstance(S, Product) else is_box(S)
 
 
+def ends(S: ConvexSet) -> tuple[Any, Any]:
+    """The bounds of a box, a number each where all are the same."""
+    if isinstance(S, Box):
+        return S.low, S.high
+    return (0.0 if isinstance(S, NonNegative) else -np.inf), np.inf
+
+
 @once_for_each  # of a set that many problems share
 def interval_bounds(S: ConvexSet) -> tuple[np.ndarray, np.ndarray] | None:
     """The ends of the intervals, raveled; None where S is no product of them. Outside compiled code only."""
@@ -32,10 +41,8 @@ def interval_bounds(S: ConvexSet) -> tuple[np.ndarray, np.ndarray] | None:
         return np.concatenate([low for low, _ in known]), np.concatenate([high for _, high in known])
     if not is_box(S):
         return None
-    low, high = (
-        (S.lower, S.upper) if isinstance(S, Box) else (0.0 if isinstance(S, NonNegative) else -np.inf, np.inf)
-    )
-    return np.broadcast_to(low, S.shape).ravel(), np.broadcast_to(high, S.shape).ravel()
+    low, high = (np.broadcast_to(end, S.shape).ravel() for end in ends(S))
+    return low, high
 
 
 def _blocks(S: Product) -> list[ConvexSet]:

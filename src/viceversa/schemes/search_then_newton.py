@@ -1,0 +1,96 @@
+"""The default: problems whose coordinates meet in one total are searched, all others and what the search leaves are Newton's."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import equinox as eqx
+import jax
+from jaxtyping import Array, PyTree
+
+from viceversa.methods.base import Info, OracleCounts
+from viceversa.problem import MisspecifiedVI
+from viceversa.schemes.base import Point, Scheme
+from viceversa.schemes.newton_state import NewtonState
+from viceversa.schemes.search_in_totals import SearchInTotals, SearchState
+from viceversa.schemes.semismooth_newton import SemismoothNewton
+
+State = SearchState | NewtonState
+
+
+class SearchThenNewton(Scheme):
+    """`SearchInTotals` where it suits the problem, until it gives up; `SemismoothNewton` otherwise, and from there on.
+
+    The step from one to the other is the host's, so that Newton's program, which few such problems ever want, is not compiled
+    before.
+    """
+
+    reference: ClassVar[str] = f"{SearchInTotals.reference}; {SemismoothNewton.reference}"
+    few_steps: ClassVar[bool] = True
+    takes_any_axes: ClassVar[bool] = True
+
+    search: SearchInTotals
+    newton: SemismoothNewton
+
+    def __init__(self):
+        self.search, self.newton = SearchInTotals(), SemismoothNewton()
+
+    def _at(self, state: State) -> SearchInTotals | SemismoothNewton:
+        """Whose turn it is."""
+        return self.newton if isinstance(state, NewtonState) else self.search
+
+    def check(self, problem: MisspecifiedVI) -> None:
+        self.newton.check(problem)
+
+    def init(self, problem: MisspecifiedVI, x0: Array, theta0: PyTree, lam0: Array, key: Array) -> State:
+        first = self.search if self.search.suits(problem) else self.newton
+        return first.init(problem, x0, theta0, lam0, key)
+
+    def step(self, problem: MisspecifiedVI, state: Any) -> tuple[State, Info]:
+        return self._at(state).step(problem, state)
+
+    def output(self, state: Any) -> Point:
+        return self._at(state).output(state)
+
+    def pauses(self, state: Any) -> Array:
+        return self._at(state).pauses(state)
+
+    def converging(self, state: Any) -> Array | None:
+        return self._at(state).converging(state)
+
+    def settled(self, state: Any) -> Array | None:
+        return self._at(state).settled(state)
+
+    def resumed(self, state: Any) -> State:
+        return self._at(state).resumed(state)
+
+    def gives_up(self, state: Any) -> Array:
+        return self._at(state).gives_up(state)
+
+    def blames_constraints(self, state: Any) -> bool:
+        return self._at(state).blames_constraints(state)
+
+    def rescued(self, problem: MisspecifiedVI, state: Any, is_far: bool) -> State:
+        if isinstance(state, NewtonState):
+            return self.newton.rescued(problem, state, is_far)
+        return _begun(self.newton, problem, state)
+
+    def phase(self, state: Any) -> Array:
+        if isinstance(state, NewtonState):
+            return self.newton.phase(state)
+        return self.newton.n_phases + self.search.phase(state)
+
+    def phases(self, problem: MisspecifiedVI) -> tuple[str, ...]:
+        return (*self.newton.phases(problem), *self.search.phases(problem))
+
+    def counts(self, problem: MisspecifiedVI, state: Any, n_steps: Any) -> OracleCounts:
+        return self._at(state).counts(problem, state, n_steps)
+
+
+@eqx.filter_jit
+def _begun(newton: SemismoothNewton, problem: MisspecifiedVI, state: SearchState) -> NewtonState:
+    """Newton from where the search gave up, with what was evaluated so far."""
+    key = jax.random.key(0)  # nobody draws
+    begun = newton.init(problem, state.x, state.learner.theta, state.lam, key)
+    counts = state.n_searches, state.n_evaluations
+    return eqx.tree_at(lambda s: (s.n_newton, s.n_products), begun, counts)
