@@ -285,3 +285,19 @@ def test_infeasibility_is_not_proved_by_estimated_constants():
     assert (at_zero.error, at_zero.proved) == (0.0, True)
     assert beside.error > 0
     assert not beside.proved
+
+
+def test_a_limit_on_what_bounds_hold_fixed_is_kept_up_to_rounding():
+    """The first market can only be as it is, and its limit holds with equality but for the last digit."""
+    fixed = np.array([-1.48975861, 0.3, 0.7])
+    d = -1.24612545 * fixed.sum() - 0.61028499
+    problem = vv.MisspecifiedVI(
+        lambda x, t: x**3 - 4.0,
+        vv.Box(np.stack([fixed, np.zeros(3)]), np.stack([fixed, np.ones(3)])),
+        lambda x, t: np.array([-1.24612545, 0.5]) * x.sum(axis=1) - np.array([0.61028499 + t, 1.0]),
+        vv.Known(0.0),
+    )
+    for last_digit in (-1e-16, 1e-16):
+        solution = vv.solve(problem.with_known(d + last_digit), max_iter=100)
+        assert solution.success
+        np.testing.assert_allclose(solution.x[1], 2.0 / 3.0, rtol=1e-8)
