@@ -125,6 +125,17 @@ def test_coordinates_that_meet_otherwise_are_left_to_other_methods(F, f, shape):
     assert Aggregates.of(product, x, lam) is None
 
 
+def test_coordinates_that_do_not_meet_are_a_diagonal_where_that_is_asked_for():
+    x, lam, product = _linearised(lambda x: R * x**2, None)
+    aggregates = Aggregates.of(product, x, lam, coordinates_alone=True)
+    assert aggregates is not None
+    np.testing.assert_allclose(aggregates.c, 2.0 * R * x, rtol=1e-15)
+    u, _ = aggregates.solver(jnp.ones(SHAPE), lam)(jnp.asarray(P[:, None] * W), lam)
+    np.testing.assert_allclose(u, P[:, None] * W / (2.0 * R * x + 1.0), rtol=1e-15)
+    x, lam, product = _linearised(lambda x: R * x, lambda x: x.reshape(-1))
+    assert Aggregates.of(product, x, lam, coordinates_alone=True) is None
+
+
 def test_costs_of_very_different_size_are_corrected_for():
     """Ten decades of slopes below a common total: elimination alone would lose the total's digits."""
     slopes = 10.0 ** np.linspace(-6.0, 4.0, 36).reshape(SHAPE)

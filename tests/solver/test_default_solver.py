@@ -141,12 +141,16 @@ class Changed(eqx.Module):
 
 def test_a_solution_nearby_that_is_on_other_bounds_goes_inside_at_once():
     """Who supplies whom is not unique in this market, and a thousandth of the costs decides anew: no batch of first order helps."""
-    given = vv.gallery.electricity().problem
-    solution, rng = vv.solve(given), np.random.default_rng(1)
+    given, rng = vv.gallery.electricity().problem, np.random.default_rng(1)
+
+    def changed(change: np.ndarray) -> vv.MisspecifiedVI:
+        operator = Changed(given.operator, change)
+        return vv.MisspecifiedVI(operator, given.set, given.constraints, given.learning)
+
+    solution = vv.solve(changed(np.zeros(given.shape)))
     for _ in range(3):
-        operator = Changed(given.operator, 1e-3 * rng.normal(size=given.shape))
-        changed = vv.MisspecifiedVI(operator, given.set, given.constraints, given.learning)
-        warm, cold = vv.solve(changed, init=solution), vv.solve(changed)
+        other = changed(1e-3 * rng.normal(size=given.shape))
+        warm, cold = vv.solve(other, init=solution), vv.solve(other)
         assert warm.success
         kinds = [phase.split(":")[0] for phase in warm.trace.phase]
         assert kinds[: kinds.index("interior point")].count("first order") == 1

@@ -167,6 +167,15 @@ def test_weights_belong_to_the_total():
     np.testing.assert_allclose(solution.x, np.clip(solution.x - force, 0.0, 0.8), rtol=0, atol=1e-12)
 
 
+def test_coordinates_that_do_not_meet_are_solved_one_by_one():
+    c, low, high = np.array([1.0, 2.0, 4.0]), np.array([0.0, -np.inf, 0.5]), np.array([0.3, np.inf, 0.5])
+    problem = vv.MisspecifiedVI(lambda x, t: c * x - t, vv.Box(low, high), learning=vv.Known(1.0))
+    solution = vv.solve(problem)
+    assert solution.success
+    assert solution.nit == 1
+    np.testing.assert_array_equal(solution.x, [0.3, 0.5, 0.5])
+
+
 def test_a_parameter_that_is_learned_on_the_way():
     """H(θ) = θ³ + θ − 10, so that θ = 2 takes several steps, and every one has its market solved."""
     costs = a_market(1).operator
@@ -216,6 +225,8 @@ FITTING = {
     "a market": (lambda x, t: x + t * x.sum(0) - 1.0, lambda x, t: x.sum(0) - t),
     "no constraint": (lambda x, t: x + t * x.sum(0) - 1.0, None),
     "one total of all": (lambda x, t: x + t * x.sum() - 1.0, lambda x, t: x.sum() - t),
+    "a total in the limit only": (lambda x, t: x - t, lambda x, t: x.sum() - t),
+    "nothing in common": (lambda x, t: t * x - 1.0, None),
 }
 NOT_FITTING = {
     "a nonlinear cost": (lambda x, t: x**3 + t * x.sum(0) - 1.0, None),
@@ -233,7 +244,7 @@ NOT_FITTING = {
         lambda x, t: x + t * x.sum() - 1.0,
         lambda x, t: np.concatenate([x.sum()[None] - t, 0.1 - x.sum()[None]]),
     ),
-    "nothing in common": (lambda x, t: t * x - 1.0, None),
+    "a limit for each coordinate": (lambda x, t: t * x - 1.0, lambda x, t: x.ravel() - t),
 }
 
 

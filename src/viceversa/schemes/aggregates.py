@@ -32,7 +32,14 @@ class Aggregates:
     """
 
     def __init__(
-        self, program: Any, x: Array, lam: Array, folded: tuple[int, ...], axes_f: Axes, totals_alone: bool
+        self,
+        program: Any,
+        x: Array,
+        lam: Array,
+        folded: tuple[int, ...],
+        axes_f: Axes,
+        totals_alone: bool,
+        coordinates_alone: bool,
     ):
         self._closed, self._folded = program, folded
         self._x, self._n_f, self._axes_f = x, lam.size, axes_f
@@ -40,13 +47,15 @@ class Aggregates:
         along_x, along_f = self._walked(walk, jnp.ones_like(x), None)
         kinds = [*walk.axes, *([axes_f] if lam.size else [])]
         kept = {tuple([axis for axis in axes if axis is not None]) for axes in kinds}
-        depends = along_x.is_local or totals_alone
-        if not depends or along_f.is_local or len(kept) != 1 or len(kinds) > _MOST_KINDS:
+        depends, meets = along_x.is_local or totals_alone, len(walk.axes) > 0
+        if not depends or along_f.is_local or len(kept) > 1 or len(kinds) > _MOST_KINDS:
             raise OtherwiseThanInTotals
-        (along,) = kept
+        if not meets and (lam.size or not coordinates_alone):
+            raise OtherwiseThanInTotals
+        along = kept.pop() if kept else ()
         self.along = along
         own = axes_of(x.shape, folded)
-        if walk.summed.intersection(along) or not walk.axes or ALL[0] in along:
+        if walk.summed.intersection(along) or ALL[0] in along:
             raise OtherwiseThanInTotals
         if along_x.axes is not None and agreed([along_x.axes, own]) != own:
             raise OtherwiseThanInTotals
@@ -56,10 +65,19 @@ class Aggregates:
         self.c, self.n_sums, self.n_kinds = self._array(along_x), len(walk.axes), len(kinds)
 
     @classmethod
-    def of(cls, product: Callable, x: Array, lam: Array, totals_alone: bool = False) -> Aggregates | None:
+    def of(
+        cls,
+        product: Callable,
+        x: Array,
+        lam: Array,
+        *,
+        totals_alone: bool = False,
+        coordinates_alone: bool = False,
+    ) -> Aggregates | None:
         """None where coordinates meet otherwise; several multipliers belong to one axis of x or another.
 
-        Without `totals_alone`, also where nothing but totals matters, so that H has no diagonal.
+        Without `totals_alone`, also where nothing but totals matters, so that H has no diagonal; without `coordinates_alone`,
+        also where there are none, so that H is nothing else.
         """
         program = jax.make_jaxpr(product)(x, lam)
         for folded in shapes_of(program.jaxpr, x.shape):
@@ -68,7 +86,7 @@ class Aggregates:
             )
             for axes_f in ways:
                 try:
-                    return cls(program, x, lam, folded, axes_f, totals_alone)
+                    return cls(program, x, lam, folded, axes_f, totals_alone, coordinates_alone)
                 except OtherwiseThanInTotals:
                     continue
         return None

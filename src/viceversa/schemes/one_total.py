@@ -17,6 +17,7 @@ increasing where F is monotone, and Newton's method within a bracket solves it, 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
@@ -71,12 +72,12 @@ class _Search(NamedTuple):
 
 
 def has_one_total(problem: MisspecifiedVI) -> bool:
-    """Whether the coordinates of an affine problem meet in one total, and constraints, if there are any, are on it."""
+    """Whether coordinates of an affine problem meet in one total, which constraints may be on, or in none."""
     found = []
 
     def asked(x: Array, lam: Array, theta: PyTree) -> None:
-        totals = Aggregates.of(jax.linearize(kkt_map(problem, theta), x, lam)[1], x, lam)
-        found.append(totals is not None and totals.n_sums == 1)
+        totals = _totals(jax.linearize(kkt_map(problem, theta), x, lam)[1], x, lam)
+        found.append(totals is not None and totals.n_sums <= 1)
 
     x, lam = (float64_of(shape) for shape in (problem.shape, (problem.n_constraints,)))
     jax.eval_shape(asked, x, lam, problem.learning.set.zeros())
@@ -86,9 +87,10 @@ def has_one_total(problem: MisspecifiedVI) -> bool:
 def solve_one_total(problem: MisspecifiedVI, x: Array, lam: Array, theta: PyTree) -> OneTotal:
     """Solve an affine VI on a box at a fixed θ, from (x, λ); the caller judges the answer by its certificate."""
     kkt = kkt_at(problem, x, lam, theta)
-    totals = Aggregates.of(kkt.product, x, lam)
+    totals, bounds = _totals(kkt.product, x, lam), ends(problem.set)
     assert totals is not None
-    bounds = ends(problem.set)
+    if not totals.n_sums:
+        return OneTotal(jnp.clip(x - kkt.G / totals.c, *bounds), lam, jnp.all(totals.c > 0), jnp.asarray(0))
     equation, is_held = _equation(totals, kkt, bounds, x, lam)
     (size,) = totals.sums(jnp.abs(x))
 
@@ -137,6 +139,10 @@ def solve_one_total(problem: MisspecifiedVI, x: Array, lam: Array, theta: PyTree
     )
     solved = jnp.all(totals.c > 0) & jnp.all(end.found) & jnp.all(jnp.isfinite(end.tau))
     return OneTotal(x_found, lam_found, solved, end.n + (1 if lam.size else 0))
+
+
+def _totals(product: Callable, x: Array, lam: Array) -> Aggregates | None:
+    return Aggregates.of(product, x, lam, coordinates_alone=True)
 
 
 def _equation(totals: Aggregates, kkt: KKT, bounds: tuple, x: Array, lam: Array) -> tuple[_Equation, Array]:

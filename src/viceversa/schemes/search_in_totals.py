@@ -53,7 +53,7 @@ class SearchInTotals(Scheme):
         self.learner = NewtonLearner()
 
     def suits(self, problem: MisspecifiedVI) -> bool:
-        """Whether F and f are affine, X is a box and coordinates meet in one total; known while a program is traced."""
+        """Whether F and f are affine, X is a box and coordinates meet in one total or none; known while a program is traced."""
         return (
             is_box(problem.set)
             and not problem.runs_on_host
