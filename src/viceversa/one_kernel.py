@@ -33,6 +33,7 @@ _TRIED = {(0, 8), (0, 9), (0, 10)}
 _IS_AVAILABLE = set_xla_metadata is not None and __version_info__[:2] in _TRIED
 _AS_ONE_FUNCTION = {"inlineable": "false", "xla_cpu_small_call": "true"}
 _in_queue: ContextVar[bool] = ContextVar("_in_queue", default=False)
+_in_a_kernel: ContextVar[bool] = ContextVar("_in_a_kernel", default=False)
 LARGEST = 1 << 15  # numbers in an array; more are worth a second thread
 _LARGEST_PRODUCT = 1 << 17  # multiplications of a matrix product; more are worth a library
 # What calls a library by itself would have to be told from what does not.
@@ -56,14 +57,14 @@ _PLAIN = frozenset(
 class Kernel:
     """`function` of trees, traced once for arguments like `args`, to be called while a program is traced.
 
-    It takes all it uses as arguments: whatever else it captured would be one that is not counted. `shapes` is the tree
-    it returns.
+    It takes all it uses as arguments: whatever else it captured would be one that is not counted. Kernels that it calls are
+    parts of it. `shapes` is the tree it returns, `n_operations` how many there are in it.
     """
 
     def __init__(self, function: Callable, *args: Any):
         self._leaves, tree = jax.tree.flatten(args)
         leaves = self._leaves
-        self._direct, self._mark = function, None
+        self._direct, self._mark, self.n_operations = function, None, 0
         if not _is_wanted() or any(isinstance(leaf, Tracer) and leaf.size > LARGEST for leaf in leaves):
             self.shapes = jax.eval_shape(lambda: function(*args))  # as if it were not wrapped at all
             return
@@ -85,11 +86,14 @@ class Kernel:
 
         given = [leaf for leaf, varies in zip(leaves, self._varies, strict=True) if varies]
         self._traceable = jax.jit(using_all)
-        traced = self._traceable.trace(*given)
+        with _set(_in_a_kernel):
+            traced = self._traceable.trace(*given)
         self.shapes = traced.out_info
         jaxpr = traced.jaxpr.jaxpr
+        operations = list(_equations(jaxpr))
+        self.n_operations = len(operations)
         captures_nothing = len(jaxpr.invars) == len(given) and not jaxpr.constvars
-        fits = captures_nothing and all(map(_is_plain, _equations(jaxpr)))
+        fits = captures_nothing and all(map(_is_plain, operations))
         self._mark = mark[0] if fits else None
         if fits:
             form, plain = (
@@ -113,7 +117,7 @@ class Kernel:
             elif leaf is not like and not _is_empty(leaf):
                 raise TypeError(f"a kernel traced with {like!r} as a constant was called with {leaf!r}")
         found, tree = jax.tree.flatten(self._traceable(*given))
-        if self._mark is not None:
+        if self._mark is not None and not _in_a_kernel.get():
             assert set_xla_metadata is not None
             found[self._mark] = set_xla_metadata(found[self._mark], **_AS_ONE_FUNCTION)
         return jax.tree.unflatten(tree, found)
@@ -123,14 +127,18 @@ def _is_wanted() -> bool:
     return _IS_AVAILABLE and not _in_queue.get() and jax.default_backend() == "cpu"
 
 
-@contextlib.contextmanager
-def through_the_queue() -> Iterator[None]:
+def through_the_queue() -> contextlib.AbstractContextManager[None]:
     """Every function that is traced within stays in the queue."""
-    token = _in_queue.set(True)
+    return _set(_in_queue)
+
+
+@contextlib.contextmanager
+def _set(flag: ContextVar[bool]) -> Iterator[None]:
+    token = flag.set(True)
     try:
         yield
     finally:
-        _in_queue.reset(token)
+        flag.reset(token)
 
 
 def _copied(constant: Any) -> Any:

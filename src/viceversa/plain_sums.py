@@ -118,6 +118,8 @@ def _summed(array: Array, axes: tuple[int, ...]) -> Array:
     shape = [array.shape[axis] for axis in left]
     size = math.prod(shape)
     n = array.size // size
+    if size > 1 and left == list(range(len(left))):  # what is summed lies side by side
+        return jax.lax.reshape(_product(jax.lax.reshape(array, (size, n)), jax.lax.full((n,), 1.0)), shape)
     if size > 1:
         matrix = jax.lax.reshape(jax.lax.transpose(array, (*axes, *left)), (n, size))
         return jax.lax.reshape(_product(jax.lax.full((n,), 1.0), matrix), shape)

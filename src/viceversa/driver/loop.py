@@ -34,6 +34,8 @@ RUNNING, REACHED, NONFINITE, DIVERGED, STALLED = 0, 1, 2, 3, 4
 _BETTER = 1e-2  # of tol: what one more step of a method that converges fast is taken for
 _ROWS_OF_PAUSES = 64  # room for the rows of a scheme that asks to be looked at between those of the grid
 _SHORT_GRID = 1000
+# Operations up to which all parts of a run become one native function: that runs faster, but a long one compiles slowly.
+_MOST_OPERATIONS_IN_ONE = 4500
 # An unbounded iterate that has grown so many times larger than 1, the set and where it started: no unit explains that.
 _DIVERGED = 1e18
 _RESTLESS = 0.1  # the least relative residual of one that diverges
@@ -223,8 +225,7 @@ class Carry(NamedTuple):
 
 def begin(problem: Packed, scheme: Packed, settings: Packed, starts: Packed) -> Packed:
     """A whole run: starts projected, and the loop, whose last look has the residuals of the certificate; an Outcome."""
-
-    view, problem = _seen_by(problem, scheme)
+    view, seen = _seen_by(problem, scheme)
 
     def stand(problem: Packed, scheme: Packed, settings: Packed, starts: Packed) -> tuple[Packed, Packed]:
         the_problem, seed = problem.whole(), settings.whole().seed
@@ -234,23 +235,36 @@ def begin(problem: Packed, scheme: Packed, settings: Packed, starts: Packed) -> 
         progress, scales = start(the_problem, scheme.whole(), x0, theta0, given.lam, jax.random.key(seed))
         return Packed.like(progress), Packed.like((scales, moved))
 
-    first = Kernel(stand, problem, scheme, settings, starts)
-    run, began = first(problem, scheme, settings, starts)
-    given = Given(problem, scheme, settings, began)
-    if first.is_one:
-        return _stretch(view, given, run)
-    # What this part cannot contain the others cannot either; and what comes out of it might be known to XLA while it compiles,
-    # which nothing that goes into a native function may be.
-    with through_the_queue():
-        return _stretch(view, given, run)
+    first = Kernel(stand, seen, scheme, settings, starts)
+    run, began = first(seen, scheme, settings, starts)
+    given = Given(seen, scheme, settings, began)
+    if not first.is_one:
+        # What this part cannot contain the others cannot either; and what comes out of it might be known to XLA while it
+        # compiles, which nothing that goes into a native function may be.
+        with through_the_queue():
+            return _Stretch(view, given, run)(given, run)
+    stretch = _Stretch(view, given, run)
+    if not (stretch.is_native and first.n_operations + stretch.n_operations <= _MOST_OPERATIONS_IN_ONE):
+        return stretch(given, run)
+
+    def all_of_it(problem: Packed, scheme: Packed, settings: Packed, starts: Packed) -> Packed:
+        _, seen = _seen_by(problem, scheme)
+        run, began = first(seen, scheme, settings, starts)
+        return stretch(Given(seen, scheme, settings, began), run)
+
+    whole = Kernel(all_of_it, problem, scheme, settings, starts)
+    return whole(problem, scheme, settings, starts) if whole.is_one else stretch(given, run)
 
 
 def go_on(problem: Packed, scheme: Packed, settings: Packed, standing: Packed) -> Packed:
     """The rest of a run."""
     view, problem = _seen_by(problem, scheme)
     now = standing.whole()
-    given = Given(problem, scheme, settings, Packed.like((now.scales, now.moved)))
-    return _stretch(view, given, Packed.like(now.progress))
+    given, run = (
+        Given(problem, scheme, settings, Packed.like((now.scales, now.moved))),
+        Packed.like(now.progress),
+    )
+    return _Stretch(view, given, run)(given, run)
 
 
 def _seen_by(problem: Packed, scheme: Packed) -> tuple[View, Packed]:
@@ -260,70 +274,89 @@ def _seen_by(problem: Packed, scheme: Packed) -> tuple[View, Packed]:
     return view, problem if view.order is None else Packed.like(view.problem(whole))
 
 
-def _stretch(view: View, given: Given, run: Packed) -> Packed:
-    """All segments of the grid in one program, without a visit to the host.
+class _Stretch:
+    """All segments of the grid in one program, without a visit to the host; its parts are traced once, for arguments like these.
 
     When a scheme that pauses has filled all rows, the last one is overwritten.
     """
-    _, scheme, settings = given.unpacked()
-    n_grid = settings.grid.shape[0]
-    n_rows = n_grid if scheme.pauses(run.whole().scheme) is None else max(n_grid, _ROWS_OF_PAUSES)
-    search = "compare_all" if n_grid <= _SHORT_GRID else "scan"  # a scan is a loop of its own
 
-    def moved(given: Given, run: Packed, n: Array) -> Packed:
+    def __init__(self, view: View, given: Given, run: Packed):
+        self.view = view
+        _, scheme, settings = given.unpacked()
+        self.n_grid = settings.grid.shape[0]
+        pauses = scheme.pauses(run.whole().scheme) is not None
+        self.n_rows = max(self.n_grid, _ROWS_OF_PAUSES) if pauses else self.n_grid
+        self.search = "compare_all" if self.n_grid <= _SHORT_GRID else "scan"  # a scan is a loop of its own
+        self.move = Kernel(self._moved, given, run, jnp.asarray(0))
+        self.see = Kernel(self._seen, given, run)
+        self.close = Kernel(self._closed, given, self._carry(run))
+
+    @property
+    def is_native(self) -> bool:
+        """Whether each part becomes one native function."""
+        return self.move.is_one and self.see.is_one and self.close.is_one
+
+    @property
+    def n_operations(self) -> int:
+        return self.move.n_operations + self.see.n_operations + self.close.n_operations
+
+    def __call__(self, given: Given, run: Packed) -> Packed:
+        """The Outcome."""
+
+        def segment(carry: Carry) -> Carry:
+            run, found, row, k, going = self.see(given, self.move(given, carry.run, carry.n))
+            at = jnp.minimum(carry.n, self.n_rows - 1)
+            rows = jax.tree.map(lambda table, part: _put(table, part, at), carry.rows, row)
+            return Carry(run, found, rows, _put(carry.ks, k, at), carry.n + 1, going)
+
+        carry = jax.lax.while_loop(lambda carry: carry.going, segment, self._carry(run))
+        return self.close(given, carry)
+
+    def _carry(self, run: Packed) -> Carry:
+        """Before the first segment."""
+        _, found, row, _, _ = self.see.shapes
+        found = jax.tree.map(lambda part: jnp.zeros(part.shape, part.dtype), found)
+        rows = jax.tree.map(lambda part: jnp.zeros((self.n_rows, *part.shape), part.dtype), row)
+        none = jnp.asarray(0)
+        return Carry(run, found, rows, jnp.zeros(self.n_rows, jnp.int64), none, jnp.asarray(True))
+
+    def _moved(self, given: Given, run: Packed, n: Array) -> Packed:
         """The run at the next iteration of the grid, or where the scheme asks to be looked at."""
         (problem, scheme, settings), now = given.unpacked(), run.whole()
         grid = jnp.asarray(settings.grid)
-        ahead = jnp.searchsorted(grid, now.k, side="right", method=search)
+        ahead = jnp.searchsorted(grid, now.k, side="right", method=self.search)
         # The first row is the start. A run that goes on has that row already: it moves before it looks, so that a rescued
         # point gets its Newton step even if it would pass as it is.
-        until = jnp.where((n == 0) & (now.k == 0), now.k, _at(grid, jnp.minimum(ahead, n_grid - 1)))
+        until = jnp.where((n == 0) & (now.k == 0), now.k, _at(grid, jnp.minimum(ahead, self.n_grid - 1)))
         return Packed.like(advance(problem, scheme, now, until))
 
-    def seen(given: Given, run: Packed) -> tuple[Packed, Packed, Packed, Array, Array]:
+    def _seen(self, given: Given, run: Packed) -> tuple[Packed, Packed, Packed, Array, Array]:
         """The run with its verdict, the residuals, the row to be written, its iteration, and whether to go on."""
         problem, scheme, at = given.unpacked()
         scales, _ = given.began.whole()
-        last, truth = jnp.asarray(at.grid)[-1], view.truth(at.truth)
+        last, truth = jnp.asarray(at.grid)[-1], self.view.truth(at.truth)
         now, row, found = look(problem, scheme, run.whole(), scales, at.tol, truth, at.keep_points, last)
         going = (now.verdict == RUNNING) & (now.k < last)
-        return Packed.like(now), Packed.like(found), Packed.like(view.row(row)), now.k, going
+        return Packed.like(now), Packed.like(found), Packed.like(self.view.row(row)), now.k, going
 
-    def closed(given: Given, carry: Carry) -> Packed:
+    def _closed(self, given: Given, carry: Carry) -> Packed:
         """The Outcome."""
         (problem, scheme, _), now = given.unpacked(), carry.run.whole()
         (scales, moved), found = given.began.whole(), carry.found.whole()
-        summary = [now.verdict, now.k, jnp.minimum(carry.n, n_rows)]
+        summary = [now.verdict, now.k, jnp.minimum(carry.n, self.n_rows)]
         summary += [found.kkt, found.infeasibility, found.learning_error, *found.relative]
         summary += [*scheme.counts(problem, now.scheme, now.k), *moved]
         summary = jnp.stack([jnp.asarray(number, jnp.float64) for number in summary])
-        here = Later(Standing(now, scales, moved))
         return Packed.of(
             Outcome(
-                here,
+                Later(Standing(now, scales, moved)),
                 Later((carry.rows, carry.ks)),
-                view.point(scheme.output(now.scheme)),
+                self.view.point(scheme.output(now.scheme)),
                 found.f,
                 found.f_hat,
                 summary,
             )
         )
-
-    none = jnp.asarray(0)
-    move, see = Kernel(moved, given, run, none), Kernel(seen, given, run)
-
-    def segment(carry: Carry) -> Carry:
-        run, found, row, k, going = see(given, move(given, carry.run, carry.n))
-        at = jnp.minimum(carry.n, n_rows - 1)
-        rows = jax.tree.map(lambda table, part: _put(table, part, at), carry.rows, row)
-        return Carry(run, found, rows, _put(carry.ks, k, at), carry.n + 1, going)
-
-    _, found, row, _, _ = see.shapes
-    found = jax.tree.map(lambda part: jnp.zeros(part.shape, part.dtype), found)
-    rows = jax.tree.map(lambda part: jnp.zeros((n_rows, *part.shape), part.dtype), row)
-    carry = Carry(run, found, rows, jnp.zeros(n_rows, jnp.int64), none, jnp.asarray(True))
-    carry = jax.lax.while_loop(lambda carry: carry.going, segment, carry)
-    return Kernel(closed, given, carry)(given, carry)
 
 
 def _at(values: Array, i: Array) -> Array:
