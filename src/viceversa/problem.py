@@ -84,10 +84,18 @@ def _theta_width(Theta: ConvexSet) -> np.ndarray:
     return np.asarray(max((w[np.isfinite(w)].max(initial=0.0) for w in widths), default=0.0))
 
 
-@once_for_each
-def _theta_form(Theta: ConvexSet) -> tuple[list[tuple[int, ...]], Any]:
+class ThetaForm(NamedTuple):
     """The shapes of θ's arrays and the tree they make."""
-    return jax.tree.flatten(Theta.shape, is_leaf=is_shape)
+
+    shapes: tuple[tuple[int, ...], ...]
+    tree: Any
+    is_number: bool
+
+
+@once_for_each
+def _theta_form(Theta: ConvexSet) -> ThetaForm:
+    shapes, tree = jax.tree.flatten(Theta.shape, is_leaf=is_shape)
+    return ThetaForm(tuple(shapes), tree, is_number=Theta.shape == ())
 
 
 class AtTheta(NamedTuple):
@@ -181,9 +189,14 @@ class MisspecifiedVI(QuickModule):
         return self.set.shape
 
     @property
+    def theta_form(self) -> ThetaForm:
+        """Of which arrays θ consists."""
+        return _theta_form(self.learning.set)
+
+    @property
     def runs_on_host(self) -> bool:
         """Whether F or f is a callback, so that methods run in a host loop."""
-        return functions.runs_on_host(self.operator, self.constraints)
+        return functions.Callback in (type(self.operator), type(self.constraints))
 
     def at(self, theta: PyTree) -> AtTheta:
         """F(·, θ), f(·, θ) and X, named as in the equations."""
@@ -222,7 +235,9 @@ class MisspecifiedVI(QuickModule):
 
     def check_theta(self, name: str, theta: Any) -> PyTree:
         """`theta` as float64 arrays of the learning set's structure, or a sentence."""
-        shapes, tree = _theta_form(self.learning.set)
+        shapes, tree, is_number = self.theta_form
+        if is_number and type(theta) is float:  # the usual one, in no time
+            return precision.as_finite_float64(name, theta)
         try:
             leaves = tree.flatten_up_to(theta)
         except ValueError:
@@ -231,7 +246,7 @@ class MisspecifiedVI(QuickModule):
             ) from None
         given = [precision.as_finite_float64(name, leaf) for leaf in leaves]
         found = tree.unflatten(given)
-        if [array.shape for array in given] != shapes:
+        if tuple([array.shape for array in given]) != shapes:
             raise InputError(
                 f"{name} has shape {_shapes(found)}; θ has {self.learning.set.shape} (from learning.set)."
             )
@@ -262,8 +277,8 @@ def _likes(X: ConvexSet, Theta: ConvexSet, on_host: bool) -> tuple[PyTree, PyTre
     """What x and θ look like; callbacks are called with them, so they get points that exist."""
     if on_host:
         return X.interior_point(), Theta.interior_point()
-    shapes, tree = _theta_form(Theta)
-    return functions.float64_of(X.shape), tree.unflatten(map(functions.float64_of, shapes))
+    theta = _theta_form(Theta)
+    return functions.float64_of(X.shape), theta.tree.unflatten(map(functions.float64_of, theta.shapes))
 
 
 def _shapes(tree: PyTree) -> Any:

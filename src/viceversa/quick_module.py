@@ -1,10 +1,20 @@
-"""Equinox modules that are quick to make, and whose attributes are as quick to read as those of any object."""
+"""Equinox modules and dataclasses that are quick to make, and whose attributes are as quick to read as those of any object."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import equinox as eqx
+
+_Made = TypeVar("_Made")
+
+
+def made(kind: type[_Made], **fields: Any) -> _Made:
+    """An object of a frozen dataclass with all its fields at once; its own `__init__` gets each past its guard against that."""
+    new = object.__new__(kind)
+    new.__dict__.update(fields)
+    return new
+
 
 if TYPE_CHECKING:
     _Base = eqx.Module  # whose fields and objects type checkers know

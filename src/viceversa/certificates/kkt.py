@@ -23,6 +23,7 @@ from viceversa.certificates.residuals import (
 from viceversa.certificates.statements import Statement
 from viceversa.errors import InputError
 from viceversa.problem import MisspecifiedVI
+from viceversa.quick_module import made
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,9 @@ class Certificate:
     @property
     def holds(self) -> bool:
         """Whether every inequality of `solved` holds (the learning one as surely as its constants)."""
-        return all(value <= self.tol for value in self.relative.values())  # a NaN does not hold
+        stationarity, feasibility, complementarity, learning = self.relative.values()
+        tol = self.tol  # a NaN does not hold
+        return stationarity <= tol and feasibility <= tol and complementarity <= tol and learning <= tol
 
     def __str__(self) -> str:
         rows = [f"{'condition':<17}{'relative':>10}   needed   verdict"]
@@ -117,22 +120,39 @@ def certify(
 
 
 def build_certificate(problem: MisspecifiedVI, found: Residuals, tol: float) -> Certificate:
-    """Words and names for computed residuals; a constraint is violated when f_j > tol·f̂_j."""
+    """Words and names for computed residuals."""
     relative = dict(zip(Relative._fields, map(float, found.relative), strict=True))
+    numbers = float(found.kkt), float(found.infeasibility), float(found.learning_error)
+    return certificate_of(problem, tol, *numbers, relative, np.asarray(found.f), np.asarray(found.f_hat))
+
+
+def certificate_of(
+    problem: MisspecifiedVI,
+    tol: float,
+    kkt: float,
+    infeasibility: float,
+    learning_error: float,
+    relative: dict[str, float],
+    f: np.ndarray,
+    f_hat: np.ndarray,
+) -> Certificate:
+    """The same of plain numbers; a constraint is violated when f_j > tol·f̂_j."""
     violated: tuple[str, ...] = ()
     if not relative["feasibility"] <= tol:
-        is_violated = found.f > tol * found.f_hat
-        worst_first = np.argsort(-np.asarray(found.f))
+        is_violated = f > tol * f_hat
+        worst_first = np.argsort(-f)
         violated = tuple(problem.constraint_names[j] for j in worst_first if is_violated[j])
-    return Certificate(
-        kkt_residual=float(found.kkt),
-        infeasibility=float(found.infeasibility),
+    return made(
+        Certificate,
+        kkt_residual=kkt,
+        infeasibility=infeasibility,
         relative=relative,
-        constraint_values=np.asarray(found.f),
+        constraint_values=f,
         violated=violated,
-        learning_error=float(found.learning_error),
+        learning_error=learning_error,
         learning_provenance=problem.learning.provenance,
         tol=tol,
+        statements=(),
     )
 
 

@@ -96,15 +96,17 @@ def start_scales(problem: MisspecifiedVI, x0: Array, theta: PyTree) -> Scales:
 def least_force(problem: MisspecifiedVI, x0: Array, theta: PyTree) -> Float[Array, ""]:
     """The unit of F where it vanishes at x_0 and at the solution alike: a small share of how F varies over x̂.
 
-    A game started at its own equilibrium has F = 0 there up to cancellation, which is no unit. The slope and the changes over
-    a step to either side are asked, and of each component the least counts, as the one may be infinite at x_0 (a root) and the
-    others nearby (a pole).
+    A game started at its own equilibrium has F = 0 there up to cancellation, which is no unit. The slope and, where F is not
+    affine, the changes over a step to either side are asked, and of each component the least counts, as the one may be
+    infinite at x_0 (a root) and the others nearby (a pole).
     """
     if problem.runs_on_host:
         return jnp.zeros(())
     F, _, X = problem.at(theta)
     across = coordinate_scale(problem, x0, x0) * irregular_signs(x0.shape)
     F_0, slope = jax.jvp(F, (x0,), (across,))
+    if is_affine_in(problem.operator, 0, x0, theta):
+        return _CANCELLATION * _finite_or_zero(max_abs(slope))
     there, back = (F(X.project(x0 + step)) - F_0 for step in (across, -across))
     least = jnp.fmin(jnp.abs(slope), jnp.fmin(jnp.abs(there), jnp.abs(back)))
     return _CANCELLATION * _finite_or_zero(max_abs(least))

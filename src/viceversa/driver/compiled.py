@@ -60,8 +60,11 @@ class Compiled:
             program, on_arrays = known
             found = program(*arrays)
         _await(found)
-        assert on_arrays.packing is not None
-        return on_arrays.packing.unpacked([_on_host(array) for array in found])
+        packing = on_arrays.packing
+        assert packing is not None
+        if packing.is_one_vector:
+            return packing.of_one_vector(np.asarray(found[0]))
+        return packing.unpacked([_on_host(array) for array in found])
 
 
 def _await(arrays: list[Any]) -> None:
@@ -132,8 +135,3 @@ class _Form:
 @once_for_each
 def _form(value: Any) -> _Form:
     return _Form(Packed.on_host(value))
-
-
-def remember_packed(value: Any, packed: Packed) -> None:
-    """The packed form of an immutable value, from one who knows it already."""
-    _form.remember(value, _Form(packed))

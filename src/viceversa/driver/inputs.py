@@ -6,29 +6,31 @@ import inspect
 import math
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import PyTree
+from jax.tree_util import tree_leaves
 
 from viceversa import precision
 from viceversa.driver.loop import Settings, Starts
+from viceversa.driver.packing import Layout, Packed, layout_of
 from viceversa.driver.recording import Record, Truth
 from viceversa.driver.solution import Solution
 from viceversa.errors import InputError
-from viceversa.once import once_for_each
-from viceversa.problem import MisspecifiedVI
+from viceversa.problem import MisspecifiedVI, ThetaForm
 from viceversa.schemes.base import Scheme, as_scheme
 from viceversa.schemes.search_then_newton import SearchThenNewton
-from viceversa.sets.base import ConvexSet, is_shape
 
 _LARGEST_COUNT = 2**53  # every whole number up to it is a float64
 _LARGEST_SEED = 2**63 - 1
 _DEFAULT = SearchThenNewton()
 _OFF_CENTRE = 0.01  # of the width of X
 _ROUNDING_OF_A_START = 1e-9
+_SMALL_THETA = 64  # numbers in a θ₀ up to which starts are known by it
 
 
 def chosen_scheme(problem: MisspecifiedVI, method: Any) -> Scheme:
@@ -39,18 +41,28 @@ def chosen_scheme(problem: MisspecifiedVI, method: Any) -> Scheme:
     return scheme
 
 
-@lru_cache(maxsize=64)
-def usual_settings(tol: float, max_iter: int, seed: int) -> Settings:
-    """The settings of a solve that says nothing of what to record: the same object every time, so it is packed once."""
+def usual_settings(tol: Any, max_iter: Any, seed: Any) -> Settings:
+    """The settings of a solve that says nothing of what to record: the same object every time, so they are checked and packed once."""
+    try:
+        return _usual_settings(tol, max_iter, seed)
+    except TypeError:  # it has no hash, so it is no number either
+        _check_numbers(tol, max_iter, seed)
+        raise
+
+
+@lru_cache(maxsize=64, typed=True)  # True is not 1 here
+def _usual_settings(tol: Any, max_iter: Any, seed: Any) -> Settings:
+    _check_numbers(tol, max_iter, seed)
     record = Record()
-    return Settings(record.grid(max_iter), np.float64(tol), None, record.points, np.int64(seed))
+    return Settings(record.grid(int(max_iter)), np.float64(tol), None, record.points, np.int64(seed))
 
 
-def settings_of(problem: MisspecifiedVI, record: Record, tol: float, max_iter: int, seed: int) -> Settings:
+def settings_of(problem: MisspecifiedVI, record: Record, tol: Any, max_iter: Any, seed: Any) -> Settings:
     """The settings of a solve with a wish what to record."""
+    usual = usual_settings(tol, max_iter, seed)
     _require(Record, "record", record, "vv.Record(...)")
     truth = _truth(problem, record)
-    return Settings(record.grid(max_iter), np.float64(tol), truth, record.points, np.int64(seed))
+    return replace(usual, grid=record.grid(int(max_iter)), truth=truth, keep_points=record.points)
 
 
 def _truth(problem: MisspecifiedVI, record: Record) -> Truth | None:
@@ -62,21 +74,48 @@ def _truth(problem: MisspecifiedVI, record: Record) -> Truth | None:
     return Truth(theta=problem.check_theta("Record: theta_true", record.theta_true), x=x)
 
 
-@once_for_each  # a new problem at every re-solve has the same sets
-def _origin(of: ConvexSet) -> PyTree:
-    return precision.zeros(of.shape) if is_shape(of.shape) else of.zeros()
+class StartForm(NamedTuple):
+    """How the starts of a problem are packed, and those of one who says nothing: x = 0, θ = 0 and λ = 0."""
+
+    layout: Layout
+    usual: Starts
+    packed: Packed
+
+    @classmethod
+    def of(cls, problem: MisspecifiedVI) -> StartForm:
+        """Found once for all problems whose starts have these shapes."""
+        return _start_form(problem.shape, problem.theta_form, problem.n_constraints)
 
 
-@once_for_each
-def _default_starts(problem: MisspecifiedVI) -> Starts:
-    """x = 0, θ = 0 and λ = 0."""
-    return Starts(_origin(problem.set), _origin(problem.learning.set), np.zeros(problem.n_constraints))
+@lru_cache(maxsize=64)
+def _start_form(shape: tuple[int, ...], theta: ThetaForm, n_constraints: int) -> StartForm:
+    usual = Starts(
+        precision.zeros(shape), theta.tree.unflatten(map(np.zeros, theta.shapes)), np.zeros(n_constraints)
+    )
+    leaves, tree = jax.tree.flatten(usual)
+    layout = layout_of(usual, leaves, tree)
+    return StartForm(layout, usual, layout.packed(leaves))
 
 
-def starts_of(problem: MisspecifiedVI, x0, theta0, multiplier0, init: Solution | None) -> Starts:
+@lru_cache(maxsize=64)
+def _starts_at(shape: tuple[int, ...], theta: ThetaForm, n_constraints: int, numbers: bytes) -> Starts:
+    """The usual ones but for θ, which is often the same in many solves: then it is packed once."""
+    sizes = [math.prod(each) for each in theta.shapes]
+    parts = np.split(np.frombuffer(numbers), np.cumsum(sizes)[:-1])
+    leaves = [part.reshape(each) for part, each in zip(parts, theta.shapes, strict=True)]
+    return replace(_start_form(shape, theta, n_constraints).usual, theta=theta.tree.unflatten(leaves))
+
+
+def starts_of(problem: MisspecifiedVI, x0, theta0, multiplier0, init: Solution | None) -> Starts | Packed:
     """Where to begin, as copies: what is given, else the point of `init`, else zeros."""
-    if x0 is None and theta0 is None and multiplier0 is None and init is None:
-        return _default_starts(problem)
+    layout, usual, packed = StartForm.of(problem)
+    if x0 is None and multiplier0 is None and init is None:
+        if theta0 is None:
+            return usual
+        leaves = tree_leaves(problem.check_theta("theta0", theta0))
+        if sum([leaf.size for leaf in leaves]) <= _SMALL_THETA:
+            numbers = b"".join([leaf.tobytes() for leaf in leaves])
+            return _starts_at(problem.shape, problem.theta_form, problem.n_constraints, numbers)
     names = ("x0", "theta0", "multiplier0")
     if init is not None:  # what was not given itself is taken from there, and called so
         _require(Solution, "init", init, "a Solution of vv.solve")
@@ -87,17 +126,20 @@ def starts_of(problem: MisspecifiedVI, x0, theta0, multiplier0, init: Solution |
         x0 = init.x if x0 is None else x0
         theta0 = init.theta if theta0 is None else theta0
         multiplier0 = init.multiplier if multiplier0 is None else multiplier0
-    return Starts(
-        _origin(problem.set) if x0 is None else problem.check_x(names[0], x0),
-        _origin(problem.learning.set) if theta0 is None else problem.check_theta(names[1], theta0),
-        np.zeros(problem.n_constraints)
-        if multiplier0 is None
-        else problem.check_multiplier(names[2], multiplier0),
-    )
+    # As the leaves of Starts follow one another.
+    leaves: list[Any] = [None if x0 is None else problem.check_x(names[0], x0)]
+    if theta0 is None:
+        leaves += [None] * len(problem.theta_form.shapes)
+    else:
+        leaves += tree_leaves(problem.check_theta(names[1], theta0))
+    leaves.append(None if multiplier0 is None else problem.check_multiplier(names[2], multiplier0))
+    return layout.repacked(packed, {i: leaf for i, leaf in enumerate(leaves) if leaf is not None})
 
 
 def projection_notes(moved: Sequence[float], *, x: bool, theta: bool) -> tuple[str, ...]:
     """A sentence for each start that was given and does not lie in its set."""
+    if max(moved, default=0.0) <= _ROUNDING_OF_A_START:
+        return ()
     parts = zip(("x", "θ"), ("X", "Θ"), (x, theta), moved, strict=True)
     return tuple(
         [
@@ -118,8 +160,7 @@ def point_inside(problem: MisspecifiedVI) -> np.ndarray:
         return np.asarray(problem.set.project(jnp.asarray(centre + step)))
 
 
-def checked_limits(tol, max_iter, time_limit) -> tuple[float, int]:
-    """The tolerance and the number of iterations; the time limit is looked at only."""
+def _check_numbers(tol: Any, max_iter: Any, seed: Any) -> None:
     if not (_is_number(tol) and tol >= 0):
         raise InputError(f"tol is {tol}; a number >= 0 is needed (0 runs exactly max_iter iterations).")
     if tol >= 1:
@@ -130,9 +171,13 @@ def checked_limits(tol, max_iter, time_limit) -> tuple[float, int]:
         raise InputError(f"max_iter is {max_iter}; a whole number >= 0 is needed.")
     if max_iter > _LARGEST_COUNT:
         raise InputError(f"max_iter is {max_iter}; a whole number from 0 to 2**53 is needed.")
+    check_seed(seed)
+
+
+def check_time_limit(time_limit: Any) -> None:
+    """Refuse what is neither None nor seconds."""
     if time_limit is not None and not (_is_number(time_limit) and time_limit > 0):
         raise InputError(f"time_limit is {time_limit}; seconds > 0 are needed.")
-    return float(tol), int(max_iter)
 
 
 def _is_number(value: Any) -> bool:
@@ -195,6 +240,8 @@ def _signature(function: Callable) -> str:
 
 def require_problem(problem: Any) -> None:
     """Refuse what is no problem, and say where one is: instances of the gallery and games have it."""
+    if isinstance(problem, MisspecifiedVI):
+        return
     has_one = isinstance(getattr(problem, "problem", None), MisspecifiedVI)
     needed = "a vv.MisspecifiedVI, its `.problem`," if has_one else "a vv.MisspecifiedVI"
     _require(MisspecifiedVI, "problem", problem, needed)

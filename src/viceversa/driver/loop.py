@@ -178,6 +178,11 @@ class Starts:
     lam: Any
 
 
+def unpacked(starts: Starts | Packed) -> Starts:
+    """Where to begin, as arrays of JAX."""
+    return jax.tree.map(jnp.asarray, starts.whole() if isinstance(starts, Packed) else starts)
+
+
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Standing:

@@ -9,8 +9,10 @@ import jax.numpy as jnp
 import numpy as np
 
 _SMALL = 1024  # numbers in an array up to which it lies side by side with others
-_VECTORS = {np.dtype(np.float64): "floats", np.dtype(np.int64): "integers", np.dtype(np.bool_): "integers"}
-_WIDE = {"floats": np.dtype(np.float64), "integers": np.dtype(np.int64)}
+_FLOAT, _WHOLE = np.dtype(np.float64), np.dtype(np.int64)
+# The type of the vector that small arrays share; among floats, whole numbers lie bit by bit.
+_SHARED = {_FLOAT: _FLOAT, _WHOLE: _WHOLE, np.dtype(np.bool_): _WHOLE}
+_SHARED_BY_ALL = dict.fromkeys(_SHARED, _FLOAT)
 _ARRAYS = (np.ndarray, np.generic, jax.Array)  # in this order: asking for the last takes longest
 
 
@@ -38,17 +40,25 @@ class _Place(NamedTuple):
     dtype: Any
 
     def found(self, arrays: list) -> Any:
-        number, offset, end, shape, dtype = self  # at once: every solve comes here a dozen times
-        array = arrays[number]
-        if offset is None:
+        array = arrays[self.array]
+        if self.offset is None:
             return array
         if isinstance(array, np.ndarray):
-            part = array[offset:end] if array.ndim == 1 else array[..., offset:end]
+            part = array[..., self.offset : self.end]
         else:  # the same, traced with less ado
-            part = jax.lax.slice_in_dim(array, offset, end, axis=-1)
-        if len(shape) != 1:
-            part = part.reshape((*array.shape[:-1], *shape))
-        return part if part.dtype == dtype else part.astype(dtype)
+            part = jax.lax.slice_in_dim(array, self.offset, self.end, axis=-1)
+        if len(self.shape) != 1:
+            part = part.reshape((*array.shape[:-1], *self.shape))
+        return _restored(part, self.dtype)
+
+
+def _restored(part: Any, dtype: np.dtype) -> Any:
+    """A part of a shared vector with its own type."""
+    if part.dtype == dtype:
+        return part
+    if part.dtype == _FLOAT:
+        part = part.view(_WHOLE)
+    return part if dtype == _WHOLE else part.astype(dtype)
 
 
 class _Fixed(NamedTuple):
@@ -61,6 +71,13 @@ class _Fixed(NamedTuple):
         return self.leaf
 
 
+def _is_in_first(place: Any) -> bool:
+    """Whether a leaf, or all leaves of a part for later, lie in the first array, which others share."""
+    if isinstance(place, Packing):
+        return place.is_one_vector
+    return isinstance(place, _Fixed) or (place.array == 0 and place.offset is not None)
+
+
 class Packing:
     """Which leaf of a tree goes where: small ones into a vector of floats and one of integers, each other into its own array.
 
@@ -70,6 +87,7 @@ class Packing:
     def __init__(self, tree: Any, places: tuple):
         self.tree, self.places = tree, places
         self._hash = hash((tree, places))
+        self.is_one_vector = all(map(_is_in_first, places))
 
     def __hash__(self) -> int:
         return self._hash
@@ -83,6 +101,19 @@ class Packing:
         """The tree of some arrays."""
         return self.tree.unflatten([place.found(arrays) for place in self.places])
 
+    def of_one_vector(self, vector: np.ndarray) -> Any:
+        """The tree of small arrays that share one vector, with little ado: every solve ends here."""
+        leaves = []
+        for place in self.places:
+            if type(place) is _Place:
+                _, offset, end, shape, dtype = place
+                part = vector[offset:end]
+                part = part if len(shape) == 1 else part.reshape(shape)
+                leaves.append(part if dtype is _FLOAT else _restored(part, dtype))
+            else:
+                leaves.append(place.found([vector]))
+        return self.tree.unflatten(leaves)
+
     def found(self, arrays: list) -> Later:
         """As a part of another tree."""
         return Later(Packed(arrays, self))
@@ -91,10 +122,10 @@ class Packing:
 class _Placing:
     """Finds a place for one leaf after another; `once` keeps a leaf that stands in several places only once."""
 
-    def __init__(self, once: bool):
-        self.once = once
+    def __init__(self, once: bool, shared: dict[np.dtype, np.dtype] = _SHARED):
+        self.once, self.shared = once, shared
         self.known: dict[int, _Place] = {}
-        self.vectors: dict[str, int] = {}
+        self.vectors: dict[np.dtype, int] = {}
         self.ends: dict[int, int] = {}
         self.parts: list[list] = []  # what each array is put together from
 
@@ -111,7 +142,7 @@ class _Placing:
         return place
 
     def new_place(self, leaf: Any) -> _Place:
-        vector = _VECTORS.get(leaf.dtype) if leaf.size <= _SMALL else None
+        vector = self.shared.get(leaf.dtype) if leaf.size <= _SMALL else None
         if vector is None:
             self.parts.append([leaf])
             return _Place(len(self.parts) - 1, None, leaf.size, leaf.shape, leaf.dtype)
@@ -127,8 +158,8 @@ class _Placing:
 
     def arrays(self) -> list:
         """The arrays of a program."""
-        shared = set(self.vectors.values())
-        return [_joined(parts) if i in shared else parts[0] for i, parts in enumerate(self.parts)]
+        shared = {array: dtype for dtype, array in self.vectors.items()}
+        return [_joined(parts, shared[i]) if i in shared else parts[0] for i, parts in enumerate(self.parts)]
 
 
 class Layout(NamedTuple):
@@ -146,7 +177,7 @@ class Layout(NamedTuple):
             assert not isinstance(place, Packing), "parts for later come out of programs"
             if isinstance(place, _Place):
                 members[place.array].append(number)
-        shared = {array: _WIDE[vector] for vector, array in placing.vectors.items()}
+        shared = {array: dtype for dtype, array in placing.vectors.items()}
         return cls(packing, tuple([(shared.get(i), tuple(each)) for i, each in enumerate(members)]))
 
     def packed(self, leaves: list) -> Packed:
@@ -172,7 +203,7 @@ class Layout(NamedTuple):
             if place.array not in copied:
                 arrays[place.array] = arrays[place.array].copy()
                 copied.add(place.array)
-            arrays[place.array][place.offset : place.end] = np.reshape(leaf, -1)
+            arrays[place.array][place.offset : place.end] = leaf.reshape(-1)
         return Packed(arrays, self.packing)
 
 
@@ -213,8 +244,8 @@ class Packed:
 
     @classmethod
     def of(cls, value: Any) -> Packed:
-        """A tree within a program; a leaf that stands in several places is there once."""
-        placing = _Placing(once=True)
+        """A tree within a program, on its way out: one vector of floats, in which a leaf that stands in several places is once."""
+        placing = _Placing(once=True, shared=_SHARED_BY_ALL)
         packing = placing.packing(value)
         return cls(placing.arrays(), packing)
 
@@ -243,9 +274,10 @@ class Packed:
         return cls(list(arrays), packing)
 
 
-def _joined(parts: list) -> jax.Array:
-    """Leaves of one vector within a program, end to end; flags as integers."""
+def _joined(parts: list, dtype: np.dtype) -> jax.Array:
+    """Leaves of one vector within a program, end to end, as numbers of one type."""
     # `jnp.ravel` takes far longer to trace.
     flat = [jax.lax.reshape(part, (part.size,)) for part in parts]
     wide = [part.astype(np.int64) if part.dtype == np.bool_ else part for part in flat]
-    return wide[0] if len(wide) == 1 else jnp.concatenate(wide)
+    like = [part if part.dtype == dtype else jax.lax.bitcast_convert_type(part, dtype) for part in wide]
+    return like[0] if len(like) == 1 else jnp.concatenate(like)

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from viceversa.certificates.infeasibility import InfeasibilityProof, prove_infeasible
-from viceversa.certificates.kkt import Certificate, build_certificate, certify
+from viceversa.certificates.kkt import Certificate, build_certificate, certificate_of, certify
 from viceversa.certificates.residuals import Relative, Residuals
 from viceversa.driver import loop
 from viceversa.driver.packing import Later, Packed
@@ -23,6 +23,7 @@ from viceversa.driver.table import ProgressTable
 from viceversa.driver.turned import View
 from viceversa.methods.base import OracleCounts
 from viceversa.problem import MisspecifiedVI
+from viceversa.quick_module import made
 from viceversa.schemes.base import Scheme
 
 # How often a chunked run goes on where its own test passed and the certificate, by rounding, did not.
@@ -40,29 +41,30 @@ _STOPPED = {
 class Run:
     """The inputs of one solve, where it stands, and what it has recorded."""
 
+    infeasibility: InfeasibilityProof | None = None
+    progress: Any = None
+    standing: Later | None = None
+    point: Any = None  # a Point of NumPy arrays
+    counts: OracleCounts | None = None
+    moved: Sequence[float] = ()  # how far projections moved x0 and θ0
+
     def __init__(
         self,
         problem: MisspecifiedVI,
         scheme: Scheme,
-        starts: loop.Starts | Packed,  # packed ones for `fused` only
+        starts: loop.Starts | Packed,
         settings: loop.Settings,
         clock: Callable[[], float],
     ):
         self.problem, self.scheme, self.starts = problem, scheme, starts
         self.settings, self.clock = settings, clock
-        self.infeasibility: InfeasibilityProof | None = None
         self.pieces: list[Recorded] = []
-        self.progress: Any = None
-        self.standing: Later | None = None
-        self.point: Any = None  # a Point of NumPy arrays
-        self.counts: OracleCounts | None = None
-        self.moved: Sequence[float] = ()  # how far projections moved x0 and θ0
 
     # -- the two ways to go round --------------------------------------------------------------
-    def fused(self) -> Solution:
-        """One compiled program; it goes on after the host has helped a scheme that gave up."""
+    def fused(self, packed: Packed | None = None) -> Solution:
+        """One compiled program; it goes on after the host has helped a scheme that gave up. `packed` is the problem, if it is known."""
         began, since = self.clock(), (0, 0.0)
-        outcome = loop.begin_compiled(self.problem, self.scheme, self.settings, self.starts)
+        outcome = loop.begin_compiled(packed or self.problem, self.scheme, self.settings, self.starts)
         while True:
             verdict, k, n_rows, certificate = self._read(outcome)
             now = (k, self.clock() - began)
@@ -86,7 +88,7 @@ class Run:
             if on_host
             else (loop.advance_compiled, loop.look_compiled, loop.start_compiled)
         )
-        settings, starts = self.settings, jax.tree.map(jnp.asarray, self.starts)
+        settings, starts = self.settings, loop.unpacked(self.starts)
         x0, theta0, moved = loop.projected(self.problem, starts)
         self.moved = [float(each) for each in moved]
         key = jax.random.key(settings.seed)
@@ -164,10 +166,24 @@ class Run:
         """The verdict, the iteration, the number of rows and the certificate of a compiled stretch."""
         self.standing, self.point = outcome.standing, outcome.point
         verdict, k, n_rows, kkt, infeasibility, learning_error, *numbers = outcome.summary.tolist()
-        values, units = outcome.constraint_values, outcome.constraint_units
-        found = Residuals(kkt, infeasibility, learning_error, Relative(*numbers[:4]), f=values, f_hat=units)
-        self.counts, self.moved = OracleCounts(*map(int, numbers[4:-2])), numbers[-2:]
-        certificate = build_certificate(self.problem, found, float(self.settings.tol))
+        stationarity, feasibility, complementarity, learning, F, f, pullback, H, *self.moved = numbers
+        relative = {
+            "stationarity": stationarity,
+            "feasibility": feasibility,
+            "complementarity": complementarity,
+            "learning": learning,
+        }
+        certificate = certificate_of(
+            self.problem,
+            float(self.settings.tol),
+            kkt,
+            infeasibility,
+            learning_error,
+            relative,
+            outcome.constraint_values,
+            outcome.constraint_units,
+        )
+        self.counts = OracleCounts(int(F), int(f), int(pullback), int(H))
         return int(verdict), int(k), int(n_rows), certificate
 
     def _certify(self, x0, theta0) -> Certificate:
@@ -184,7 +200,8 @@ class Run:
     def _solution(self, status: Status, certificate: Certificate, n_steps: int, seconds: float) -> Solution:
         point, phases = self.point, self.scheme.phases(self.problem)
         assert self.counts is not None
-        return Solution(
+        return made(
+            Solution,
             x=point.x,
             theta=point.theta,
             multiplier=point.lam,
@@ -197,6 +214,7 @@ class Run:
             time=seconds,
             standing=self.standing,
             infeasibility=self.infeasibility,
+            notes=(),
         )
 
     def _keep(self, row: Row, k: int, seconds: float) -> None:

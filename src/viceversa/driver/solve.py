@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from viceversa import precision
@@ -16,8 +15,8 @@ from viceversa.driver import loop
 from viceversa.driver.inputs import (
     check_calls,
     check_seed,
+    check_time_limit,
     check_verbose,
-    checked_limits,
     chosen_scheme,
     point_inside,
     projection_notes,
@@ -78,16 +77,16 @@ def solve(
     """
     require_problem(problem)
     scheme = chosen_scheme(problem, method)
-    tol, max_iter = checked_limits(tol, max_iter, time_limit)
-    check_calls(callback, clock)
-    check_verbose(verbose)
-    check_seed(seed)
     settings = (
         usual_settings(tol, max_iter, seed)
         if record is None
         else settings_of(problem, record, tol, max_iter, seed)
     )
-    chunked = problem.runs_on_host or callback is not None or time_limit is not None or verbose > 0
+    check_time_limit(time_limit)
+    check_calls(callback, clock)
+    check_verbose(verbose)
+    on_host = problem.runs_on_host
+    chunked = on_host or callback is not None or time_limit is not None or verbose > 0
 
     def run_from(x0: Any) -> tuple[Solution, tuple[str, ...]]:
         starts = starts_of(problem, x0, theta0, multiplier0, init)
@@ -105,7 +104,7 @@ def solve(
     if x0 is None and init is None and solution.status is Status.nonfinite and solution.nit == 0:
         solution, notes = run_from(point_inside(problem))
         notes = (_STARTED_INSIDE, *notes)
-    if method is None and problem.runs_on_host:
+    if method is None and on_host:
         notes += (_FIRST_ORDER_ONLY,)
     if notes:
         solution = replace(solution, notes=notes)
@@ -138,7 +137,7 @@ def iterate(
     scheme = chosen_scheme(problem, method)
     starts = starts_of(problem, x0, theta0, multiplier0, init)
     with precision.double():
-        starts = jax.tree.map(jnp.asarray, starts)
+        starts = loop.unpacked(starts)
         x0, theta0 = problem.set.project(starts.x), problem.learning.set.project(starts.theta)
         begin = loop.start if problem.runs_on_host else loop.start_compiled
         progress, _ = begin(problem, scheme, x0, theta0, starts.lam, jax.random.key(seed))

@@ -13,10 +13,8 @@ import numpy as np
 from jax.tree_util import tree_leaves
 
 from viceversa import precision
-from viceversa.driver.compiled import remember_packed
 from viceversa.driver.inputs import (
-    check_seed,
-    checked_limits,
+    StartForm,
     chosen_scheme,
     require_problem,
     starts_of,
@@ -71,17 +69,16 @@ class Solver:
     ):
         require_problem(problem)
         self._scheme = chosen_scheme(problem, method)
-        tol, max_iter = checked_limits(tol, max_iter, None)
-        check_seed(seed)
-        starts = starts_of(problem, x0, theta0, multiplier0, init)
         self._settings = usual_settings(tol, max_iter, seed)
+        starts = starts_of(problem, x0, theta0, multiplier0, init)
         # The scheme itself stands for a method that was named, so that it is made once.
         named = None if method is None else self._scheme
         self._asked = {"method": named, "tol": tol, "max_iter": max_iter, "seed": seed}
+        given = starts.whole() if isinstance(starts, Packed) else starts
         self._starts = {
-            "x0": None if x0 is None else starts.x,
-            "theta0": None if theta0 is None else starts.theta,
-            "multiplier0": None if multiplier0 is None else starts.lam,
+            "x0": None if x0 is None else given.x,
+            "theta0": None if theta0 is None else given.theta,
+            "multiplier0": None if multiplier0 is None else given.lam,
             "init": init,
         }
         self._ready = _Ready.of(problem)
@@ -104,10 +101,11 @@ class Solver:
         """
         given = {"operator": operator, "set": set, "constraints": constraints, "learning": learning}
         ready = self._ready.updated({name: part for name, part in given.items() if part is not None})
-        chosen_scheme(
-            ready.problem, self._asked["method"]
-        )  # which may refuse new data, such as bounds that are infinite
-        if ready.layout is not self._ready.layout:
+        is_new = ready.layout is not self._ready.layout
+        if is_new or self._asked["method"] is not None:
+            # A method may refuse new data, such as bounds that are infinite; the default looks at functions only.
+            chosen_scheme(ready.problem, self._asked["method"])
+        if is_new:
             try:
                 starts_of(ready.problem, **self._starts)
             except InputError as error:
@@ -138,7 +136,8 @@ class Solver:
             return solve(self.problem, init=last, **self._asked)
         starts = self._ready.starts.packed([last.x, *tree_leaves(last.theta), last.multiplier])
         with precision.double(), in_this_thread():
-            return Run(self.problem, self._scheme, starts, self._settings, time.perf_counter).fused()
+            run = Run(self.problem, self._scheme, starts, self._settings, time.perf_counter)
+            return run.fused(self._ready.packed)
 
 
 class _Part(NamedTuple):
@@ -193,10 +192,7 @@ class _Ready(NamedTuple):
             parts[name] = _Part(value, own, form, kinds_of(own), first)
             first += len(own)
         layout = layout_of(problem, leaves, tree)
-        starts = starts_of(problem, None, None, None, None)
-        return cls(
-            problem, parts, layout, layout.packed(leaves), layout_of(starts, *jax.tree.flatten(starts))
-        )
+        return cls(problem, parts, layout, layout.packed(leaves), StartForm.of(problem).layout)
 
     def updated(self, values: dict[str, Any]) -> _Ready:
         """The problem with other parts, or other fields in them; built anew where one has another structure."""
@@ -217,7 +213,6 @@ class _Ready(NamedTuple):
                 return _Ready.of(problem)
         leaves = {number: leaf for _, new in found.values() for number, leaf in new.items()}
         packed = self.layout.repacked(self.packed, leaves)
-        remember_packed(problem, packed)
         parts = self.parts | {name: part for name, (part, _) in found.items()}
         return _Ready(problem, parts, self.layout, packed, self.starts)
 
