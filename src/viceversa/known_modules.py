@@ -9,6 +9,7 @@ import jax
 import numpy as np
 
 from viceversa import precision
+from viceversa.flattened import Flat, flat
 from viceversa.once import once_for_each
 
 
@@ -19,10 +20,6 @@ class Traced(NamedTuple):
     output: Any
 
 
-# By structure of a module and shapes of what it is called with.
-_outputs: dict[Any, Any] = {}
-
-
 def known(module: Any, avals: tuple) -> Traced | None:
     """A module with its own data, if one of its structure was kept; of a problem built again, most parts are the very same."""
     if not isinstance(module, eqx.Module):
@@ -30,11 +27,11 @@ def known(module: Any, avals: tuple) -> Traced | None:
     last = _last_taken(module)
     if last and last[0] == avals:
         return last[1]
-    leaves, tree = jax.tree.flatten(module)
-    output = _outputs.get(_structure(leaves, tree, avals))
+    its = Flat.of(module)
+    output = its.form.outputs.get(_shapes(avals))
     if output is None:
         return None
-    found = Traced(_with_own_data(module, leaves, tree), output)
+    found = Traced(_with_own_data(module, its), output)
     if found.function is module:
         last[:] = avals, found
     return found
@@ -42,11 +39,9 @@ def known(module: Any, avals: tuple) -> Traced | None:
 
 def kept(module: Any, avals: tuple, output: Any) -> Traced:
     """A module with its own data; that those of its structure return `output` will be known."""
-    leaves, tree = jax.tree.flatten(module)
-    structure = _structure(leaves, tree, avals)
-    if structure is not None:
-        _outputs[structure] = output
-    return Traced(_with_own_data(module, leaves, tree), output)
+    its = Flat.of(module)
+    its.form.outputs[_shapes(avals)] = output
+    return Traced(_with_own_data(module, its), output)
 
 
 def own(array: Any) -> np.ndarray:
@@ -62,22 +57,19 @@ def _last_taken(_module: Any) -> list:
     return []
 
 
-def _structure(leaves: list, tree: Any, avals: tuple) -> Any:
-    """What tells modules apart but for the numbers in their arrays, and the shapes they are called with; None: not to be told."""
-    # 1, 1.0 and True are equal, but not the same.
-    kinds = [(v.shape, v.dtype) if hasattr(v, "dtype") else (type(v), v) for v in leaves]
-    shapes, theta = jax.tree.flatten(avals)
-    structure = tree, tuple(kinds), theta, tuple([each.shape for each in shapes])
-    try:
-        hash(structure)
-    except TypeError:
-        return None
-    return structure
+def _shapes(avals: tuple) -> Any:
+    """Of the arrays a module is called with, and the trees they make."""
+    leaves, tree = jax.tree.flatten(avals)
+    return tree, tuple([each.shape for each in leaves])
 
 
-def _with_own_data(module: Any, leaves: list, tree: Any) -> Any:
-    owned = own_leaves(module, leaves)
-    return module if owned is leaves else jax.tree.unflatten(tree, owned)
+def _with_own_data(module: Any, its: Flat) -> Any:
+    owned = own_leaves(module, its.leaves)
+    if owned is its.leaves:
+        return module
+    other = jax.tree.unflatten(its.form.tree, owned)
+    flat.remember(other, Flat(owned, its.form))
+    return other
 
 
 def own_leaves(module: Any, leaves: list) -> list:

@@ -14,6 +14,7 @@ from jaxtyping import Array, Float, PyTree
 
 from viceversa import functions, precision, totals
 from viceversa.errors import InputError, UserFunctionError
+from viceversa.flattened import NOTHING, Flat, flat
 from viceversa.learning.base import Learning
 from viceversa.once import once_for_each
 from viceversa.quick_module import QuickModule
@@ -192,6 +193,17 @@ class MisspecifiedVI(QuickModule):
     def theta_form(self) -> ThetaForm:
         """Of which arrays θ consists."""
         return _theta_form(self.learning.set)
+
+    def parts(self) -> dict[str, Flat]:
+        """Its parts that hold data, flattened, in the order of its leaves."""
+        return {
+            "operator": flat(self.operator),
+            "set": flat(self.set),
+            "constraints": NOTHING if self.constraints is None else flat(self.constraints),
+            "learning": flat(self.learning),
+            "x_width": flat(self.x_width),
+            "theta_width": flat(self.theta_width),
+        }
 
     @property
     def runs_on_host(self) -> bool:

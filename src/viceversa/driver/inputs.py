@@ -10,14 +10,13 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.tree_util import tree_leaves
 
 from viceversa import precision
 from viceversa.driver.loop import Settings, Starts
-from viceversa.driver.packing import Layout, Packed, layout_of
+from viceversa.driver.packing import Layout, Packed, leaves_and_layout
 from viceversa.driver.recording import Record, Truth
 from viceversa.driver.solution import Solution
 from viceversa.errors import InputError
@@ -92,8 +91,7 @@ def _start_form(shape: tuple[int, ...], theta: ThetaForm, n_constraints: int) ->
     usual = Starts(
         precision.zeros(shape), theta.tree.unflatten(map(np.zeros, theta.shapes)), np.zeros(n_constraints)
     )
-    leaves, tree = jax.tree.flatten(usual)
-    layout = layout_of(usual, leaves, tree)
+    leaves, layout = leaves_and_layout(usual)
     return StartForm(layout, usual, layout.packed(leaves))
 
 
@@ -108,14 +106,15 @@ def _starts_at(shape: tuple[int, ...], theta: ThetaForm, n_constraints: int, num
 
 def starts_of(problem: MisspecifiedVI, x0, theta0, multiplier0, init: Solution | None) -> Starts | Packed:
     """Where to begin, as copies: what is given, else the point of `init`, else zeros."""
-    layout, usual, packed = StartForm.of(problem)
-    if x0 is None and multiplier0 is None and init is None:
-        if theta0 is None:
-            return usual
-        leaves = tree_leaves(problem.check_theta("theta0", theta0))
-        if sum([leaf.size for leaf in leaves]) <= _SMALL_THETA:
-            numbers = b"".join([leaf.tobytes() for leaf in leaves])
-            return _starts_at(problem.shape, problem.theta_form, problem.n_constraints, numbers)
+    form = problem.shape, problem.theta_form, problem.n_constraints
+    if x0 is None and multiplier0 is None and init is None and theta0 is not None:
+        given = problem.check_theta("theta0", theta0)
+        parts: list[Any] = [given] if type(given) is np.ndarray else tree_leaves(given)
+        if sum([part.size for part in parts]) <= _SMALL_THETA:
+            return _starts_at(*form, b"".join(parts))
+    layout, usual, packed = _start_form(*form)
+    if x0 is None and theta0 is None and multiplier0 is None and init is None:
+        return usual
     names = ("x0", "theta0", "multiplier0")
     if init is not None:  # what was not given itself is taken from there, and called so
         _require(Solution, "init", init, "a Solution of vv.solve")

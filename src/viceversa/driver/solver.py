@@ -21,18 +21,17 @@ from viceversa.driver.inputs import (
     usual_settings,
 )
 from viceversa.driver.own_device import in_this_thread
-from viceversa.driver.packing import Layout, Packed, kinds_of, layout_of
+from viceversa.driver.packing import Layout, Packed, leaves_and_layout
 from viceversa.driver.run import Run
 from viceversa.driver.solution import Solution
 from viceversa.driver.solve import MAX_ITER, solve
 from viceversa.errors import InputError, SolveError
+from viceversa.flattened import Flat, Form
 from viceversa.functions import Callback, Program
 from viceversa.known_modules import own_leaves
 from viceversa.problem import MisspecifiedVI
 
 _WIDTHS = ("x_width", "theta_width")
-# Of a problem, as its fields follow one another.
-_PARTS = ("operator", "set", "constraints", "learning", *_WIDTHS)
 _ARRAYS = (np.ndarray, jax.Array)
 
 
@@ -145,19 +144,18 @@ class _Part(NamedTuple):
 
     value: Any
     leaves: list
-    tree: Any
-    kinds: tuple
+    form: Form
     first: int
 
     def replaced(self, value: Any) -> tuple[_Part, dict[int, Any]] | None:
         """The part with another value, and its leaves by their numbers; None where it has another structure."""
-        leaves, tree = jax.tree.flatten(value)
-        if tree != self.tree or kinds_of(leaves) != self.kinds:
+        leaves, form = Flat.of(value)
+        if form is not self.form:
             return None
         owned = own_leaves(value, leaves)
-        value = value if owned is leaves else jax.tree.unflatten(tree, owned)
+        value = value if owned is leaves else jax.tree.unflatten(form.tree, owned)
         new = {self.first + i: leaf for i, leaf in enumerate(owned)}
-        return _Part(value, owned, tree, self.kinds, self.first), new
+        return _Part(value, owned, form, self.first), new
 
     def with_arrays(self, module: Any, arrays: dict[str, Any]) -> tuple[_Part, dict[int, Any]] | None:
         """The same, of a module in which only these fields are new: arrays in place of arrays."""
@@ -169,7 +167,7 @@ class _Part(NamedTuple):
             if len(numbers) != 1 or not is_like_it:  # two fields may hold the same array
                 return None
             leaves[numbers[0]] = new[self.first + numbers[0]] = array
-        return _Part(module, leaves, self.tree, self.kinds, self.first), new
+        return _Part(module, leaves, self.form, self.first), new
 
 
 class _Ready(NamedTuple):
@@ -183,15 +181,11 @@ class _Ready(NamedTuple):
 
     @classmethod
     def of(cls, problem: MisspecifiedVI) -> _Ready:
-        leaves, tree = jax.tree.flatten(problem)
+        leaves, layout = leaves_and_layout(problem)
         parts, first = {}, 0
-        for name in _PARTS:
-            value = getattr(problem, name)
-            own, form = jax.tree.flatten(value)
-            assert all(a is b for a, b in zip(own, leaves[first:], strict=False))
-            parts[name] = _Part(value, own, form, kinds_of(own), first)
+        for name, (own, form) in problem.parts().items():
+            parts[name] = _Part(getattr(problem, name), own, form, first)
             first += len(own)
-        layout = layout_of(problem, leaves, tree)
         return cls(problem, parts, layout, layout.packed(leaves), StartForm.of(problem).layout)
 
     def updated(self, values: dict[str, Any]) -> _Ready:

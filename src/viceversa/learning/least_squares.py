@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import ClassVar
 
 import equinox as eqx
@@ -82,8 +83,9 @@ class LeastSquares(Learning):
             raise InputError(
                 f"LeastSquares: b has shape {b.shape}; A has {n_rows} rows, so ({n_rows},) is needed."
             )
-        weights = as_finite_float64("LeastSquares: weights", np.ones(n_rows) if weights is None else weights)
-        if weights.shape != (n_rows,) or (weights < 0).any():
+        given = weights is not None
+        weights = as_finite_float64("LeastSquares: weights", weights) if given else np.ones(n_rows)
+        if given and (weights.shape != (n_rows,) or (weights < 0).any()):
             raise InputError(
                 f"LeastSquares: weights has shape {weights.shape} and smallest entry "
                 f"{weights.min(initial=np.inf):g}; {n_rows} nonnegative numbers are needed."
@@ -97,12 +99,12 @@ class LeastSquares(Learning):
         if penalty > 0:
             rows = np.sqrt(penalty) * np.eye(n_theta)
             both = np.vstack([np.column_stack([R, z]), np.column_stack([rows, np.zeros(n_theta)])])
-            R, z = _parts(np.asarray(np.linalg.qr(both, mode="r")))
+            R, z = _parts(_triangle(both))
         columns = np.linalg.norm(R, axis=0)
         unit = R / np.where(columns > 0, columns, 1.0)
-        singular = np.linalg.svd(unit, compute_uv=False) if n_theta else np.ones(1)
+        singular = _singular_values(unit)
         _check_determined(unit, singular, n_rows)
-        minimum = np.linalg.solve(unit, z) / columns
+        minimum = (unit[0] * z if n_theta == 1 else np.linalg.solve(unit, z)) / columns
         # Less what rounding may have added to the smallest singular value.
         blurred = (n_theta + _QR_ROUNDING) * np.finfo(float).eps * singular[0]
         mu, lipschitz = _extreme_eigenvalues(R, unit, columns)
@@ -220,8 +222,27 @@ def _triangular_factor(A: np.ndarray, b: np.ndarray, weights: np.ndarray) -> tup
     for start in range(0, A.shape[0], _ROWS_PER_FACTOR):
         rows = slice(start, start + _ROWS_PER_FACTOR)
         block = root[rows, None] * np.column_stack([A[rows], b[rows]])
-        joined = np.asarray(np.linalg.qr(np.vstack([joined, block]) if start else block, mode="r"))
+        joined = _triangle(np.vstack([joined, block]) if start else block)
     return _parts(joined)
+
+
+def _triangle(matrix: np.ndarray) -> np.ndarray:
+    """R of a QR factorization; cut out here, since `mode="r"` takes as long to clear what is below it as to find it."""
+    columns, _ = np.linalg.qr(matrix, mode="raw")  # one in each row
+    n = min(matrix.shape)
+    return np.where(_upper(n, matrix.shape[1]), columns[:, :n].T, 0.0)
+
+
+@lru_cache(maxsize=16)
+def _upper(n: int, n_columns: int) -> np.ndarray:
+    return np.triu(np.ones((n, n_columns), dtype=bool))
+
+
+def _singular_values(unit: np.ndarray) -> np.ndarray:
+    """Of R with columns of length 1, largest first."""
+    if unit.size <= 1:
+        return np.abs(unit[0]) if unit.size else np.ones(1)
+    return np.linalg.svd(unit, compute_uv=False)
 
 
 def _parts(triangle: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
