@@ -64,7 +64,8 @@ def as_finite_float64(name: str, value) -> np.ndarray:
 def _is_surely_finite(array: np.ndarray) -> bool:
     """By its sum of squares, one pass in which nothing is written; False may also mean large."""
     flat = array.reshape(-1)
-    return math.isfinite(np.dot(flat, flat))
+    with np.errstate(over="ignore"):
+        return math.isfinite(np.dot(flat, flat))
 
 
 def _numbers(name: str, value) -> np.ndarray:

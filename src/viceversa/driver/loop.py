@@ -153,6 +153,8 @@ def look(
     diverged = is_huge & (found.worst() > _RESTLESS)
     verdict = jnp.where(reached, REACHED, jnp.where(diverged, DIVERGED, running))
     verdict = jnp.where(finite, verdict, NONFINITE)
+    if scheme.is_tentative(progress.scheme):
+        verdict = jnp.where(finite & ~diverged, verdict, STALLED)
     return eqx.tree_at(lambda now: (now.verdict, now.force), progress, (verdict, force)), row, found
 
 
@@ -247,8 +249,8 @@ def begin(problem: Packed, scheme: Packed, settings: Packed, starts: Packed) -> 
         # What this part cannot contain the others cannot either; and what comes out of it might be known to XLA while it
         # compiles, which nothing that goes into a native function may be.
         with through_the_queue():
-            return _Stretch(view, given, run)(given, run)
-    stretch = _Stretch(view, given, run)
+            return _Stretch(view, given, run, begins=True)(given, run)
+    stretch = _Stretch(view, given, run, begins=True)
     if not (stretch.is_native and first.n_operations + stretch.n_operations <= _MOST_OPERATIONS_IN_ONE):
         return stretch(given, run)
 
@@ -269,7 +271,7 @@ def go_on(problem: Packed, scheme: Packed, settings: Packed, standing: Packed) -
         Given(problem, scheme, settings, Packed.like((now.scales, now.moved))),
         Packed.like(now.progress),
     )
-    return _Stretch(view, given, run)(given, run)
+    return _Stretch(view, given, run, begins=False)(given, run)
 
 
 def _seen_by(problem: Packed, scheme: Packed) -> tuple[View, Packed]:
@@ -285,8 +287,8 @@ class _Stretch:
     When a scheme that pauses has filled all rows, the last one is overwritten.
     """
 
-    def __init__(self, view: View, given: Given, run: Packed):
-        self.view = view
+    def __init__(self, view: View, given: Given, run: Packed, begins: bool):
+        self.view, self.begins = view, begins
         _, scheme, settings = given.unpacked()
         self.n_grid = settings.grid.shape[0]
         pauses = scheme.pauses(run.whole().scheme) is not None
@@ -330,9 +332,10 @@ class _Stretch:
         (problem, scheme, settings), now = given.unpacked(), run.whole()
         grid = jnp.asarray(settings.grid)
         ahead = jnp.searchsorted(grid, now.k, side="right", method=self.search)
+        until = _at(grid, jnp.minimum(ahead, self.n_grid - 1))
         # The first row is the start. A run that goes on has that row already: it moves before it looks, so that a rescued
         # point gets its Newton step even if it would pass as it is.
-        until = jnp.where((n == 0) & (now.k == 0), now.k, _at(grid, jnp.minimum(ahead, self.n_grid - 1)))
+        until = jnp.where((n == 0) & (now.k == 0), now.k, until) if self.begins else until
         return Packed.like(advance(problem, scheme, now, until))
 
     def _seen(self, given: Given, run: Packed) -> tuple[Packed, Packed, Packed, Array, Array]:

@@ -142,8 +142,8 @@ class Trace:
             rows, ks = piece.rows.whole()
             rows = jax.tree.map(np.asarray, rows.whole() if isinstance(rows, Packed) else rows)
             for n, k in enumerate(np.asarray(ks)[: int(piece.n)]):
-                if kept and k <= kept[-1][0]:
-                    continue  # a row seen before the run went on with a tighter test
+                while kept and k <= kept[-1][0]:
+                    kept.pop()  # seen before the run went on with a tighter test, or by a scheme that gave up
                 row = jax.tree.map(lambda column, n=n: column[n], rows)
                 kept.append((int(k), piece.seconds_at(int(k)), row))
         return kept

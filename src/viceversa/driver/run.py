@@ -69,7 +69,6 @@ class Run:
             verdict, k, n_rows, certificate = self._read(outcome)
             now = (k, self.clock() - began)
             self.pieces.append(Recorded(outcome.rows, n_rows, since, now))
-            since = now
             if verdict != loop.STALLED:
                 return self._solution(self._status(verdict, certificate), certificate, k, now[1])
             standing = outcome.standing.whole()
@@ -77,6 +76,7 @@ class Run:
             forced = self._help(certificate, View(self.problem, self.scheme).problem(self.problem))
             if forced is not None:
                 return self._solution(forced, certificate, k, now[1])
+            since = (int(self.progress.k), now[1])
             standing = replace(standing, progress=self.progress)
             outcome = loop.go_on_compiled(self.problem, self.scheme, self.settings, standing)
 
@@ -124,6 +124,7 @@ class Run:
                 forced = Status.time_limit
             elif verdict == loop.STALLED:
                 forced = self._help(self._certify(x0, theta0), self.problem)
+                k = int(self.progress.k)
             if forced or verdict in (loop.NONFINITE, loop.DIVERGED):
                 break
             if verdict == loop.REACHED:
@@ -149,9 +150,12 @@ class Run:
                 return Status.infeasible_suspected
             self.infeasibility = None  # evidence at a θ that is still to be learned is none
         is_far = not max(certificate.relative.values()) <= _FAR
+        was_tentative = self.scheme.is_tentative(self.progress.scheme)
         state = self.scheme.rescued(as_seen, self.progress.scheme, is_far)
         self.progress = eqx.tree_at(
-            lambda now: (now.scheme, now.verdict), self.progress, (state, np.asarray(loop.RUNNING))
+            lambda now: (now.scheme, now.k, now.verdict),
+            self.progress,
+            (state, np.asarray(0) if was_tentative else self.progress.k, np.asarray(loop.RUNNING)),
         )
         return None
 

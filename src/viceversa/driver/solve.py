@@ -11,6 +11,7 @@ import jax
 import numpy as np
 
 from viceversa import precision
+from viceversa.certificates.kkt import certify
 from viceversa.driver import loop
 from viceversa.driver.inputs import (
     check_calls,
@@ -32,7 +33,7 @@ from viceversa.driver.solution import Solution
 from viceversa.driver.status import Status
 from viceversa.errors import SolveError
 from viceversa.problem import MisspecifiedVI
-from viceversa.schemes.base import Point
+from viceversa.schemes.base import Point, Scheme
 from viceversa.schemes.semismooth_newton import NO_DERIVATIVES
 
 MAX_ITER = 100_000
@@ -125,6 +126,8 @@ def iterate(
 ) -> Iterator[Point]:
     """The points of a method one at a time, from the start on, as NumPy arrays; the same numbers as `solve`.
 
+    The default method that gives up where `solve` would not stop is helped in the same way, but no proof of infeasibility is looked for.
+
     Example:
         >>> import itertools, viceversa as vv
         >>> problem = vv.MisspecifiedVI(lambda x, t: x - t, set=vv.Box([0.0], [9.0]), learning=vv.Known(2.0))
@@ -147,5 +150,22 @@ def iterate(
             point = jax.tree.map(np.asarray, scheme.output(state))
         yield point
         with precision.double():
-            step = scheme.step if problem.runs_on_host else None
-            state, _ = step(problem, state) if step else loop.step_compiled(problem, scheme, state)
+            state = _next_state(problem, scheme, state)
+            gives_up = scheme.gives_up(state)
+            if gives_up is not None and bool(gives_up) and not _is_solved(problem, scheme, state):
+                was_tentative = scheme.is_tentative(state)
+                state = scheme.rescued(problem, state, is_far=False)
+                state = _next_state(problem, scheme, state) if was_tentative else state
+
+
+def _next_state(problem: MisspecifiedVI, scheme: Scheme, state: Any) -> Any:
+    if problem.runs_on_host:
+        return scheme.step(problem, state)[0]
+    return loop.step_compiled(problem, scheme, state)[0]
+
+
+def _is_solved(problem: MisspecifiedVI, scheme: Scheme, state: Any) -> bool:
+    """Whether a method gives up because there is nothing left to do."""
+    point = scheme.output(state)
+    is_finite = all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(point))
+    return is_finite and certify(problem, point.x, point.lam, point.theta).holds

@@ -66,6 +66,10 @@ class Scheme(QuickModule):
         """Whether the scheme asks the host for help (`rescued`); None: never."""
         return None
 
+    def is_tentative(self, state: Any) -> bool:
+        """Whether the points of a state are thrown away, and their iterations not counted, where it gives up."""
+        return False
+
     def blames_constraints(self, state: Any) -> bool:
         """Whether a scheme that gives up may be facing constraints which cannot be satisfied."""
         return True

@@ -35,19 +35,23 @@ _MOST_EVALUATIONS = 100
 _ROUNDING = 4e-16  # of every number in (2), relative to it
 _ON_THE_PIECE = 1e-12  # of |g|: what a full step leaves at most if no coordinate has met a bound on the way
 _SLOW = 0.5  # of the last step: a longer one halves the bracket instead
+_CORNER = 8 * 2.0**-52  # of the numbers in it: how well a corner is known
+_FAR = 1e7  # times a coordinate's number at the answer that numbers at the start may be: what they lose by rounding is nothing
 
 
 class OneTotal(NamedTuple):
-    """The answer, whether it is one, and how often (2) was evaluated."""
+    """The answer, whether it is one and the start was near enough for all its digits, and how often (2) was evaluated."""
 
     x: Float[Array, "..."]
     lam: Float[Array, " J"]
     solved: Bool[Array, ""]
+    settled: Bool[Array, ""]
     n_evaluations: Int[Array, ""]
 
 
 class _Equation(NamedTuple):
-    """(2): `start` and `w` are like x; for each market a, b, e, the least τ and the last one at which x(τ) meets or leaves a bound."""
+    """(2): `start` and `w` are like x; for each market a, b, e, and the least τ; the last τ at which x(τ) meets or leaves a bound
+    lies between `near` and `last`, as far as rounding tells."""
 
     start: Array
     w: Array
@@ -55,6 +59,7 @@ class _Equation(NamedTuple):
     b: Array
     e: Array
     least: Array
+    near: Array
     last: Array
 
 
@@ -90,9 +95,12 @@ def solve_one_total(problem: MisspecifiedVI, x: Array, lam: Array, theta: PyTree
     totals, bounds = _totals(kkt.product, x, lam), ends(problem.set)
     assert totals is not None
     if not totals.n_sums:
-        return OneTotal(jnp.clip(x - kkt.G / totals.c, *bounds), lam, jnp.all(totals.c > 0), jnp.asarray(0))
-    equation, is_held = _equation(totals, kkt, bounds, x, lam)
+        v = x - kkt.G / totals.c
+        x_found = jnp.clip(v, *bounds)
+        solved = jnp.all(totals.c > 0) & jnp.all(jnp.isfinite(x_found))
+        return OneTotal(x_found, lam, solved, jnp.all(jnp.abs(x) <= _FAR * jnp.abs(v)), jnp.asarray(0))
     (size,) = totals.sums(jnp.abs(x))
+    equation, is_held, numbers = _equation(totals, kkt, bounds, x, lam, size)
 
     def step(now: _Search) -> _Search:
         tau = now.tau
@@ -107,8 +115,9 @@ def solve_one_total(problem: MisspecifiedVI, x: Array, lam: Array, theta: PyTree
         change = -g / slope
         low, high = jnp.where(g < 0, tau, now.low), jnp.where(g > 0, tau, now.high)
         middle, ahead = 0.5 * (low + high), tau + change
-        # Where nothing moves the step is infinite, but not all of them need be at rest for ever.
-        ahead = jnp.where((tau < equation.last) & (ahead > equation.last), equation.last, ahead)
+        # Where nothing moves the step is infinite, but not all of them need be at rest for ever; and where they all meet their
+        # bounds, they are to lie on them.
+        ahead = jnp.where((tau < equation.near) & (ahead >= equation.near), equation.last, ahead)
         is_bracketed = jnp.isfinite(middle)
         helps = (low < ahead) & (ahead < high) & (jnp.abs(change) <= _SLOW * now.length)
         halves = ~helps & is_bracketed
@@ -131,42 +140,62 @@ def solve_one_total(problem: MisspecifiedVI, x: Array, lam: Array, theta: PyTree
     endless = jnp.full(tau.shape, jnp.inf)
     begin = _Search(tau, equation.least, endless, endless, endless, endless, tau > 0, jnp.asarray(0))
     end = jax.lax.while_loop(lambda now: jnp.any(~now.found) & (now.n < _MOST_EVALUATIONS), step, begin)
-    x_found, _ = _point(totals, bounds, equation, end.tau)
+    v = equation.start - equation.w * totals.spread(end.tau)
+    x_found = jnp.clip(v, *bounds)
     lam_found = (
         jnp.where(is_held, positive_part(lam.reshape(tau.shape) + end.tau), 0.0).reshape(lam.shape)
         if lam.size
         else lam
     )
-    solved = jnp.all(totals.c > 0) & jnp.all(end.found) & jnp.all(jnp.isfinite(end.tau))
-    return OneTotal(x_found, lam_found, solved, end.n + (1 if lam.size else 0))
+    solved = jnp.all(totals.c > 0) & jnp.all(end.found) & jnp.all(jnp.isfinite(end.tau) & (end.tau < jnp.inf))
+    solved = solved & jnp.all(jnp.isfinite(x_found))
+    settled = jnp.all(numbers <= _FAR * jnp.abs(v))
+    return OneTotal(x_found, lam_found, solved, settled, end.n + (1 if lam.size else 0))
 
 
 def _totals(product: Callable, x: Array, lam: Array) -> Aggregates | None:
     return Aggregates.of(product, x, lam, coordinates_alone=True)
 
 
-def _equation(totals: Aggregates, kkt: KKT, bounds: tuple, x: Array, lam: Array) -> tuple[_Equation, Array]:
-    """(2), and whether the constraint of each market holds its total at σ̂."""
+def _equation(
+    totals: Aggregates, kkt: KKT, bounds: tuple, x: Array, lam: Array, size: Array
+) -> tuple[_Equation, Array, Array]:
+    """(2), whether the constraint of each market holds its total at σ̂, and how large numbers are that x_0 and λ_0 bring into x."""
     ones = jnp.ones(totals.shape)
     none, everywhere, by_c = 0.0 * ones, jnp.inf * ones, 1.0 / totals.c
     rest = x - by_c * kkt.G
     if not lam.size:
-        R, _ = totals.rest([ones])
-        return _Equation(rest, by_c * R, ones, none, ones, -everywhere, everywhere), none > 0
+        R = by_c * totals.rest([ones])[0]
+        numbers = jnp.abs(x) + jnp.abs(R * totals.spread(size))
+        return _Equation(rest, R, ones, none, ones, -everywhere, *[everywhere] * 2), none > 0, numbers
     lam_0, f = lam.reshape(totals.shape), kkt.f.reshape(totals.shape)
     (R, (*_, phi)), (P, _) = totals.rest([ones, None]), totals.rest([None, ones])
     R, P, sigma_hat = by_c * R, by_c * P, safe_divide(-f, phi, 0.0)
-    free = _Equation(rest + P * totals.spread(lam_0), R, ones, none, ones, -everywhere, everywhere)
+    pressed = P * totals.spread(lam_0)
+    numbers = jnp.abs(x) + jnp.abs(R * totals.spread(size)) + jnp.abs(pressed)
+    free = _Equation(rest + pressed, R, ones, none, ones, -everywhere, *[everywhere] * 2)
     sigma, _ = _total(totals, bounds, free, x, sigma_hat)
     is_held = phi * (sigma_hat - sigma) < 0
     start = rest - R * totals.spread(sigma_hat)
-    corners = [safe_divide(start - end, P, jnp.inf) for end in bounds]
-    corners = [jnp.where(jnp.isfinite(corner), corner, -jnp.inf) for corner in corners]
-    last = totals.place_reduced(jnp.maximum(*corners), jnp.max)
-    held = _Equation(start, P, none, -f, phi, -lam_0, last)
+    near, last = _last_corner(totals, bounds, start, P)
+    held = _Equation(start, P, none, -f, phi, -lam_0, near, last)
     there = totals.spread(is_held)
-    which = _Equation(there, there, *([is_held] * 5))
-    return jax.tree.map(jnp.where, which, held, free), is_held
+    which = _Equation(there, there, *([is_held] * 6))
+    return jax.tree.map(jnp.where, which, held, free), is_held, numbers
+
+
+def _last_corner(totals: Aggregates, bounds: tuple, start: Array, w: Array) -> tuple[Array, Array]:
+    """Between which two τ each market's last coordinate meets or leaves a bound: beyond the second they all lie on theirs."""
+    corners = [safe_divide(start - bound, w, -jnp.inf) for bound in bounds]
+    rounding = [_CORNER * safe_divide(jnp.abs(start) + jnp.abs(bound), jnp.abs(w), 0.0) for bound in bounds]
+
+    def latest(sign: float) -> Array:
+        found = [corner + sign * off for corner, off in zip(corners, rounding, strict=True)]
+        return totals.place_reduced(
+            jnp.maximum(*[jnp.where(jnp.isfinite(each), each, -jnp.inf) for each in found]), jnp.max
+        )
+
+    return latest(-1.0), latest(1.0)
 
 
 def _point(totals: Aggregates, bounds: tuple, equation: _Equation, tau: Array) -> tuple[Array, Array]:

@@ -21,14 +21,18 @@ _MOST_SEARCHES = 50  # while θ moves
 
 
 class SearchState(eqx.Module):
-    """(x, λ), the learner's state, searches and evaluations so far; whether θ moves, and whether to be looked at or to give up."""
+    """(x, λ), where the first search began, the learner's state, searches and evaluations so far; whether θ moves, whether a search
+    has found all digits, and whether to be looked at or to give up."""
 
     x: Float[Array, "..."]
     lam: Float[Array, " J"]
+    x_start: Float[Array, "..."]
+    lam_start: Float[Array, " J"]
     learner: Any
     n_searches: Int[Array, ""]
     n_evaluations: Int[Array, ""]
     theta_moves: Bool[Array, ""]
+    settled: Bool[Array, ""]
     pause: Bool[Array, ""]
     gives_up: Bool[Array, ""]
 
@@ -39,8 +43,9 @@ class SearchInTotals(Scheme):
     θ_{k+1} by a Newton step on H                                                               (1)
     (x, λ)_{k+1} = the solution at θ_{k+1}, from (x, λ)_k                                       (2)
 
-    Where θ rests, the second search begins at the first one's answer and only has its rounding to mend; what it leaves then is not
-    for this method.
+    Where θ rests, the second search begins at the first one's answer and only has its rounding to mend, as after a far start; what
+    it leaves then is not for this method. A start is searched from whatever its certificate: in a market whose forces are nothing
+    beside another's, any point would pass.
     """
 
     reference: ClassVar[str] = "cominetti2014newton, Sec. 3"
@@ -70,10 +75,13 @@ class SearchInTotals(Scheme):
         return SearchState(
             x=x0,
             lam=lam0,
+            x_start=x0,
+            lam_start=lam0,
             learner=learner,
             n_searches=none,
             n_evaluations=none,
             theta_moves=no,
+            settled=no,
             pause=no,
             gives_up=no,
         )
@@ -88,10 +96,13 @@ class SearchInTotals(Scheme):
         moved = SearchState(
             x=jnp.where(found.solved, found.x, state.x),
             lam=jnp.where(found.solved, found.lam, state.lam),
+            x_start=state.x_start,
+            lam_start=state.lam_start,
             learner=learner,
             n_searches=state.n_searches + 1,
             n_evaluations=state.n_evaluations + found.n_evaluations,
             theta_moves=theta_moves,
+            settled=found.settled | (state.n_searches > 0),
             pause=jnp.asarray(True),
             gives_up=~(found.solved & (theta_moves | (state.n_searches == 0))),
         )
@@ -106,11 +117,17 @@ class SearchInTotals(Scheme):
     def converging(self, state: SearchState) -> Array:
         return state.theta_moves & ~state.gives_up
 
+    def settled(self, state: SearchState) -> Array:
+        return state.settled
+
     def resumed(self, state: SearchState) -> SearchState:
         return eqx.tree_at(lambda s: s.pause, state, jnp.asarray(False))
 
     def gives_up(self, state: SearchState) -> Array:
         return state.gives_up
+
+    def is_tentative(self, state: SearchState) -> bool:
+        return True
 
     def blames_constraints(self, state: SearchState) -> bool:
         return False

@@ -6,8 +6,10 @@ from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 from jaxtyping import Array, PyTree
 
+from viceversa.certificates.kkt import evaluate
 from viceversa.methods.base import Info, OracleCounts
 from viceversa.problem import MisspecifiedVI
 from viceversa.schemes.base import Point, Scheme
@@ -16,13 +18,15 @@ from viceversa.schemes.search_in_totals import SearchInTotals, SearchState
 from viceversa.schemes.semismooth_newton import SemismoothNewton
 
 State = SearchState | NewtonState
+_FAR_NEARER = 0.1  # of the relative residual
 
 
 class SearchThenNewton(Scheme):
     """`SearchInTotals` where it suits the problem, until it gives up; `SemismoothNewton` otherwise, and from there on.
 
     The step from one to the other is the host's, so that Newton's program, which few such problems ever want, is not compiled
-    before.
+    before. A search that gives up has found nothing: Newton begins where it began, unless it came far nearer, and its iterations
+    are not counted.
     """
 
     reference: ClassVar[str] = f"{SearchInTotals.reference}; {SemismoothNewton.reference}"
@@ -67,6 +71,9 @@ class SearchThenNewton(Scheme):
     def gives_up(self, state: Any) -> Array:
         return self._at(state).gives_up(state)
 
+    def is_tentative(self, state: Any) -> bool:
+        return self._at(state).is_tentative(state)
+
     def blames_constraints(self, state: Any) -> bool:
         return self._at(state).blames_constraints(state)
 
@@ -89,8 +96,16 @@ class SearchThenNewton(Scheme):
 
 @eqx.filter_jit
 def _begun(newton: SemismoothNewton, problem: MisspecifiedVI, state: SearchState) -> NewtonState:
-    """Newton from where the search gave up, with what was evaluated so far."""
+    """Newton from where the search began, or from its last point if that is far nearer, with what was evaluated so far."""
+    theta = state.learner.theta
+
+    def worst(x: Array, lam: Array) -> Array:
+        return evaluate(problem, x, lam, theta, state.x_start, theta).worst()
+
+    is_nearer = worst(state.x, state.lam) < _FAR_NEARER * worst(state.x_start, state.lam_start)  # NaN is not
+    x = jnp.where(is_nearer, state.x, state.x_start)
+    lam = jnp.where(is_nearer, state.lam, state.lam_start)
     key = jax.random.key(0)  # nobody draws
-    begun = newton.init(problem, state.x, state.learner.theta, state.lam, key)
+    begun = newton.init(problem, x, theta, lam, key)
     counts = state.n_searches, state.n_evaluations
     return eqx.tree_at(lambda s: (s.n_newton, s.n_products), begun, counts)
