@@ -62,7 +62,7 @@ test-oldest:
 	$(require-python)@test -x $(OLDEST)/bin/python || "$(USABLE)" -m venv $(OLDEST)
 	@echo "Installing the oldest releases into $(OLDEST) ..."
 	@$(OLDEST)/bin/python -m pip install -q --disable-pip-version-check -e ".[tables,certify]" pytest pytest-xdist hypothesis beartype \
-		jax==0.8.0 jaxlib==0.8.0 equinox==0.13.0 lineax==0.1.0 jaxtyping==0.3.0 numpy==2.0.0
+		jax==0.8.0 jaxlib==0.8.0 equinox==0.13.0 lineax==0.1.0 jaxtyping==0.3.0 numpy==2.0.0 threadpoolctl==3.5.0
 	@$(OLDEST)/bin/python -m pytest -q -n $(WORKERS) --dist worksteal -W ignore::DeprecationWarning \
 		tests/driver tests/solver tests/test_driver.py tests/test_functions.py tests/test_plain_sums.py tests/test_problem.py tests/test_written_out.py
 

@@ -2,7 +2,7 @@
 
 XLA makes a function of what a reduction does with two numbers, with a buffer for each and for the outcome, and a call of a
 program asks for the memory of every buffer in it: a fifth of a microsecond for each reduction, more than it takes to sum up some
-hundreds of numbers. The product of a matrix and a vector has no such function.
+hundreds of numbers. The product of a matrix and a vector has no such function, nor have comparisons of one half of an array with the other.
 """
 
 from __future__ import annotations
@@ -100,6 +100,8 @@ def _without_reduction(
         return None
     if name in _OF_TWO and len(axes) == len(shape) == 1 and n <= _FEW:
         return lambda array: _one_after_another(array, _OF_TWO[name])
+    if name in ("reduce_max", "reduce_min"):
+        return lambda array: _compared_by_halves(array, axes, _OF_TWO[name])
     if name == "reduce_sum" and dtype == np.float64:
         return lambda array: _summed(array, axes)
     if name == "reduce_or" and dtype == np.bool_:
@@ -139,3 +141,18 @@ def _one_after_another(array: Array, of_two: Callable[[Array, Array], Array]) ->
         rest = parts[-1:] if len(parts) % 2 else []
         parts = [*map(of_two, parts[0::2], parts[1::2]), *rest]
     return jax.lax.reshape(parts[0], ())
+
+
+def _compared_by_halves(
+    array: Array, axes: tuple[int, ...], of_two: Callable[[Array, Array], Array]
+) -> Array:
+    """The largest or least of the first half and the second, which may share a number in the middle, until one is left."""
+    left = [axis for axis in range(array.ndim) if axis not in axes]
+    shape = [array.shape[axis] for axis in left]
+    size = math.prod(shape)
+    rows = jax.lax.reshape(jax.lax.transpose(array, (*left, *axes)), (size, array.size // size))
+    while (n := rows.shape[1]) > 1:
+        half = -(-n // 2)
+        first, second = (jax.lax.slice_in_dim(rows, at, at + half, axis=1) for at in (0, n - half))
+        rows = of_two(first, second)
+    return jax.lax.reshape(rows, shape)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
 from viceversa import one_kernel
+from viceversa.driver.one_blas_thread import factors_matrices, one_blas_thread
 from viceversa.driver.packing import Packed, Packing
 from viceversa.once import once_for_each
 
@@ -41,7 +42,7 @@ class Compiled:
 
     def __init__(self, function: Callable):
         self.function = function
-        self._programs: dict[Any, tuple[Callable, _OnArrays]] = {}
+        self._programs: dict[Any, _Program] = {}
 
     def __call__(self, problem: Any, scheme: Any, *rest: Any) -> Any:
         given = [each if type(each) is Packed else _form(each).used() for each in (problem, scheme, *rest)]
@@ -53,31 +54,29 @@ class Compiled:
                 # The oldest goes: every lambda is a structure of its own.
                 self._programs.pop(next(iter(self._programs)))
             quickly = getattr(scheme, "few_steps", False)
-            on_arrays = _OnArrays(self.function, key)
-            program, found = _compile(on_arrays, quickly, *arrays)
-            self._programs[key] = program, on_arrays
+            known, found = _compile(_OnArrays(self.function, key), quickly, *arrays)
+            self._programs[key] = known
         else:
-            program, on_arrays = known
-            found = program(*arrays)
-        _await(found)
-        packing = on_arrays.packing
+            found = known(*arrays)
+        packing = known.on_arrays.packing
         assert packing is not None
         if packing.is_one_vector:
             return packing.of_one_vector(np.asarray(found[0]))
         return packing.unpacked([_on_host(array) for array in found])
 
 
-def _await(arrays: list[Any]) -> None:
+def _awaited(arrays: list[Any]) -> list[Any]:
     """Ask a short program for some milliseconds whether it is done: to sleep and be woken up may take longer than it does.
 
     One that works on large arrays can use the processor that asking keeps busy.
     """
     if not arrays or arrays[-1].is_ready():  # and the others with it
-        return
+        return arrays
     if all(array.size <= one_kernel.LARGEST for array in arrays):
         for _ in range(_MOST_QUESTIONS):
             if arrays[-1].is_ready():
-                return
+                break
+    return arrays
 
 
 def _on_host(array: jax.Array) -> Any:
@@ -85,21 +84,37 @@ def _on_host(array: jax.Array) -> Any:
     return np.asarray(array) if isinstance(array.dtype, np.dtype) else array
 
 
-def _compile(function: Callable, quickly: bool, *args: Any) -> tuple[Callable, Any]:
+def _compile(function: _OnArrays, quickly: bool, *args: Any) -> tuple[_Program, Any]:
     """The compiled function, and what it returns for `args`; `quickly` where compiling it takes longer than running it."""
     largest = max((np.size(leaf) for leaf in jax.tree.leaves(args)), default=0)
     options = _FAST_COMPILATION if quickly and largest <= _LARGE else _FAST_CODE
     if largest <= one_kernel.LARGEST:
         options = options | one_kernel.COMPILER_OPTIONS | (_LITTLE_EFFORT if quickly else {})
-    program = jax.jit(function, compiler_options=options if jax.default_backend() == "cpu" else None)
+    jitted = jax.jit(function, compiler_options=options if jax.default_backend() == "cpu" else None)
+    program = _Program(jitted, function, factors_matrices(jitted.trace(*args).jaxpr.jaxpr))
     try:
         return program, program(*args)
     except jax.errors.JaxRuntimeError as error:
         if not any(known in str(error) for known in ("No such compile option", "UNIMPLEMENTED")):
             raise
-    program = jax.jit(function)  # another release of XLA, without these choices
+    program = program._replace(function=jax.jit(function))  # another release of XLA, without these choices
     with one_kernel.through_the_queue():
         return program, program(*args)
+
+
+class _Program(NamedTuple):
+    """A compiled function, how it was traced, and whether it factors matrices."""
+
+    function: Callable
+    on_arrays: _OnArrays
+    uses_blas: bool
+
+    def __call__(self, *args: Any) -> list[Any]:
+        """What it returns, when it is done."""
+        if not self.uses_blas:
+            return _awaited(self.function(*args))
+        with one_blas_thread():
+            return jax.block_until_ready(self.function(*args))
 
 
 class _OnArrays:

@@ -15,6 +15,7 @@ from viceversa.certificates.infeasibility import InfeasibilityProof, prove_infea
 from viceversa.certificates.kkt import Certificate, build_certificate, certificate_of, certify
 from viceversa.certificates.residuals import Relative, Residuals
 from viceversa.driver import loop
+from viceversa.driver.one_blas_thread import while_factoring
 from viceversa.driver.packing import Later, Packed
 from viceversa.driver.recording import Recorded, Row, Trace, scalars_of
 from viceversa.driver.solution import Solution
@@ -99,9 +100,10 @@ class Run:
         while first or k < grid[-1]:
             until = 0 if first else grid[np.searchsorted(grid, k, side="right")]
             began, first = self.clock(), False
-            self.progress = jax.block_until_ready(
-                advance(self.problem, self.scheme, self.progress, np.int64(until))
-            )
+            with while_factoring(self.problem):
+                self.progress = jax.block_until_ready(
+                    advance(self.problem, self.scheme, self.progress, np.int64(until))
+                )
             k = int(self.progress.k)
             spent += self.clock() - began
             self.progress, row, _ = look(

@@ -26,6 +26,7 @@ from viceversa.driver.inputs import (
     starts_of,
     usual_settings,
 )
+from viceversa.driver.one_blas_thread import while_factoring
 from viceversa.driver.own_device import in_this_thread
 from viceversa.driver.recording import Record
 from viceversa.driver.run import Run
@@ -161,7 +162,8 @@ def iterate(
 def _next_state(problem: MisspecifiedVI, scheme: Scheme, state: Any) -> Any:
     if problem.runs_on_host:
         return scheme.step(problem, state)[0]
-    return loop.step_compiled(problem, scheme, state)[0]
+    with while_factoring(problem):
+        return jax.block_until_ready(loop.step_compiled(problem, scheme, state)[0])
 
 
 def _is_solved(problem: MisspecifiedVI, scheme: Scheme, state: Any) -> bool:
