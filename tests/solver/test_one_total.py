@@ -326,6 +326,54 @@ def test_a_start_that_would_pass_is_searched_from():
     np.testing.assert_allclose(vv.solve(problem).x, [0.0, 1.0, 1.0], rtol=0, atol=1e-12)
 
 
+@pytest.mark.parametrize("alike", [True, False])
+@pytest.mark.parametrize("bound", [-np.inf, -5.0])
+def test_a_market_in_which_nothing_is_traded_rests_where_it_began(alike, bound):
+    """x* = 0 = x_0: what rounding leaves of the forces is no output, and beside nothing it would pass for some."""
+    closed = 0
+    for seed in range(8):
+        rng = np.random.default_rng(seed)
+        c = np.full(4, rng.uniform(0.5, 5.0)) if alike else rng.uniform(0.5, 5.0, 4)
+        q, R, phi = rng.uniform(1.0, 10.0), rng.uniform(0.0, 2.0), rng.uniform(0.3, 3.0)
+        problem = vv.MisspecifiedVI(
+            lambda x, t: t["c"] * x - t["q"] + t["R"] * x.sum(),
+            vv.Box(np.full(4, bound), np.full(4, np.inf)),
+            lambda x, t: t["phi"] * x.sum(),
+            vv.Known({"c": c, "q": q, "R": R, "phi": phi}),
+        )
+        solution = vv.solve(problem, max_iter=100)
+        assert solution.success
+        np.testing.assert_allclose(solution.x, 0.0, rtol=0, atol=1e-15)
+        np.testing.assert_allclose(solution.multiplier, q / phi, rtol=1e-12)
+        closed += int((solution.x == 0.0).all())
+    assert closed >= 4
+
+
+def test_what_is_small_beside_its_terms_has_moved_all_the_same():
+    """Sums cancel to a millionth of their terms: that is no rounding."""
+    problem = vv.MisspecifiedVI(lambda x, t: x - 1.0, vv.Free(3), lambda x, t: x.sum() - 3e-6, vv.Known(1.0))
+    solution = vv.solve(problem)
+    assert solution.success
+    np.testing.assert_allclose(solution.x, 1e-6, rtol=1e-8)
+
+
+def test_the_last_iteration_of_a_rescue_is_called_so():
+    """The rescue's phase is counted from the end of all phases, of which the search has one."""
+    c, q = np.array([0.0, 1.0, 1.0]), np.array([5.0, 6.0, 7.0])
+    problem = vv.MisspecifiedVI(
+        lambda x, t: c * x + t * x.sum() - q,
+        vv.Box(0.0, 4.0, shape=3),
+        lambda x, t: x.sum() - 4.5,
+        vv.Known(1.0),
+    )
+    seen = set()
+    for max_iter in range(1, 61):
+        phases = vv.solve(problem, tol=0.0, max_iter=max_iter).trace.phase
+        assert not any(phase.startswith("search") for phase in phases)
+        seen.add(phases[-1])
+    assert "interior point: x and λ" in seen
+
+
 FITTING = {
     "a market": (lambda x, t: x + t * x.sum(0) - 1.0, lambda x, t: x.sum(0) - t),
     "no constraint": (lambda x, t: x + t * x.sum(0) - 1.0, None),

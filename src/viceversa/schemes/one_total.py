@@ -140,8 +140,12 @@ def solve_one_total(problem: MisspecifiedVI, x: Array, lam: Array, theta: PyTree
     endless = jnp.full(tau.shape, jnp.inf)
     begin = _Search(tau, equation.least, endless, endless, endless, endless, tau > 0, jnp.asarray(0))
     end = jax.lax.while_loop(lambda now: jnp.any(~now.found) & (now.n < _MOST_EVALUATIONS), step, begin)
-    v = equation.start - equation.w * totals.spread(end.tau)
+    pressed = equation.w * totals.spread(end.tau)
+    v = equation.start - pressed
     x_found = jnp.clip(v, *bounds)
+    # A market where nothing but rounding has moved rests: beside x = x_0 = 0 nothing would say how small 1e-17 is.
+    still = jnp.abs(x_found - x) <= _ROUNDING * (jnp.abs(equation.start) + jnp.abs(pressed))
+    x_found = jnp.where(totals.spread(totals.place_reduced(still, jnp.all)), x, x_found)
     lam_found = (
         jnp.where(is_held, positive_part(lam.reshape(tau.shape) + end.tau), 0.0).reshape(lam.shape)
         if lam.size

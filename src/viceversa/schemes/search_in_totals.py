@@ -51,6 +51,7 @@ class SearchInTotals(Scheme):
     reference: ClassVar[str] = "cominetti2014newton, Sec. 3"
     few_steps: ClassVar[bool] = True
     takes_any_axes: ClassVar[bool] = True
+    n_phases: ClassVar[int] = 1
 
     learner: NewtonLearner
 

@@ -83,12 +83,15 @@ class SearchThenNewton(Scheme):
         return _begun(self.newton, problem, state)
 
     def phase(self, state: Any) -> Array:
-        if isinstance(state, NewtonState):
-            return self.newton.phase(state)
-        return self.newton.n_phases + self.search.phase(state)
+        phase = self._at(state).phase(state)
+        if not isinstance(state, NewtonState):
+            return phase
+        return jnp.where(
+            phase < 0, phase, phase + self.search.n_phases
+        )  # what is negative is counted from the end
 
     def phases(self, problem: MisspecifiedVI) -> tuple[str, ...]:
-        return (*self.newton.phases(problem), *self.search.phases(problem))
+        return (*self.search.phases(problem), *self.newton.phases(problem))
 
     def counts(self, problem: MisspecifiedVI, state: Any, n_steps: Any) -> OracleCounts:
         return self._at(state).counts(problem, state, n_steps)

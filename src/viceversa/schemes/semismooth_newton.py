@@ -64,7 +64,6 @@ class SemismoothNewton(Scheme):
     reference: ClassVar[str] = "facchinei2003finite, Ch. 7-9; qi2000new; dey2026misspecified, Alg. 1"
     few_steps: ClassVar[bool] = True
     takes_any_axes: ClassVar[bool] = True
-    n_phases: ClassVar[int] = 4  # at most
 
     first: Simultaneous
     newton_learner: NewtonLearner
