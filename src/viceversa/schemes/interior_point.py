@@ -17,27 +17,19 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int, PyTree
+from jaxtyping import Array, Int, PyTree
 
 from viceversa.errors import InputError
 from viceversa.linear_matrix import jacobian
-from viceversa.local_derivative import local_derivative
-from viceversa.numerics import max_abs, positive_part, safe_divide
+from viceversa.numerics import positive_part
 from viceversa.problem import MisspecifiedVI
 from viceversa.schemes.central_path import CentralPath, Pair, follow
+from viceversa.schemes.interior_start import place_inside, tame_point, units_of
 from viceversa.sets import Ball, Intersection, Product
 from viceversa.sets.base import ConvexSet
 from viceversa.sets.intersection import describe
 
 LARGEST = 1500  # unknowns: beyond it a dense factor costs more than first-order iterations
-_MARGIN = 0.1  # of a unit: how far from its bounds the start is
-_FAR = 100.0  # times what happens: no answer is expected beyond it
-_ASTRAY = 100.0  # times the force at P_X(0): a point with more of it is not where to begin
-# Times the force at the point given: where F grows faster than that inside X, the start stays closer.
-_STEEPER = 1e3
-_CLOSER = 0.1
-_MOST_TRIALS = 20
-_LEAST_UNIT = 1e-4  # of the width of X
 _PROX = 1e-13  # added to the scaled diagonal: harmless to the answer, which is judged by residuals
 
 
@@ -143,7 +135,7 @@ def interior_point(problem: MisspecifiedVI, lifted: Lifted, x0: Array, theta: Py
     from jax.scipy.linalg import lu_factor, lu_solve  # late: most problems never come here
 
     F, f, X = problem.at(theta)
-    x0 = _tame(problem, jnp.asarray(x0), theta)
+    x0 = tame_point(problem, jnp.asarray(x0), theta)
     n_user, n_balls = problem.n_constraints, lifted.radii.shape[0]
     A_rows = jnp.asarray(lifted.A)
 
@@ -171,25 +163,12 @@ def interior_point(problem: MisspecifiedVI, lifted: Lifted, x0: Array, theta: Py
     if lifted.embedding is not None:  # Eᵀ(x_0 − point(0)): moved inside the bounds below
         centre, pullback = jax.vjp(point, jnp.zeros_like(lifted.lower))
         start = pullback(jnp.asarray(x0) - centre)[0]
-    unit_x = _unit(operator, start, width)
+    unit_x = units_of(operator, start, width)
     low, high = jnp.asarray(lifted.lower) / unit_x, jnp.asarray(lifted.upper) / unit_x
     fixed = jnp.asarray(lifted.upper <= lifted.lower)
     has_low, has_high = jnp.isfinite(low) & ~fixed, jnp.isfinite(high) & ~fixed
 
-    def inside(margin) -> Array:
-        return _well_inside(start / unit_x, low, high, has_low, has_high, fixed, margin)
-
-    def steep(margin) -> Array:
-        return ~(_largest_force(operator, unit_x * inside(margin)) <= _STEEPER * at_start)
-
-    at_start = _largest_force(operator, start)
-    at_start = jnp.where(jnp.isfinite(at_start) & (at_start > 0), at_start, jnp.inf)
-    _, margin = jax.lax.while_loop(
-        lambda trial: (trial[0] < _MOST_TRIALS) & steep(trial[1]),
-        lambda trial: (trial[0] + 1, _CLOSER * trial[1]),
-        (jnp.asarray(0), jnp.asarray(_MARGIN)),
-    )
-    u_start = inside(margin)
+    u_start = place_inside(operator, start, unit_x, low, high, fixed)
     start = unit_x * u_start  # at a bound F and f may have poles
     unit_F = jnp.maximum(jnp.max(jnp.abs(operator(start) * unit_x)), 1e-300)
     J0 = jacobian(constraints, start)
@@ -270,38 +249,6 @@ def interior_point(problem: MisspecifiedVI, lifted: Lifted, x0: Array, theta: Py
     x = point(found.best.x * unit_x)
     lam = positive_part(found.best.lam * unit_F / unit_c)[:n_user]
     return Interior(X.project(x), lam, found.n_steps)
-
-
-def _tame(problem: MisspecifiedVI, x: Array, theta: PyTree) -> Array:
-    """x, or P_X(0) where forces are far smaller than at an x that has gone astray."""
-    F, _, X = problem.at(theta)
-    other = X.project(jnp.zeros_like(x))
-    is_astray = ~(max_abs(F(x)) <= _ASTRAY * max_abs(F(other))) & jnp.all(jnp.isfinite(F(other)))
-    return jnp.where(is_astray, other, x)
-
-
-def _unit(operator: Callable[[Array], Array], v: Array, width: Array) -> Array:
-    """What coordinates are measured in: the width of X, or less where X is far wider than anything that happens in it.
-
-    What happens is told by v itself and by how far its force would drive it against its own slope.
-    """
-    driven = safe_divide(jnp.abs(operator(v)), local_derivative(operator, v), 0.0)
-    happens = _FAR * jnp.maximum(jnp.abs(v), jnp.where(jnp.isfinite(driven), driven, 0.0))
-    bounded = jnp.clip(happens, _LEAST_UNIT * width, width)
-    beyond = jnp.where(happens > 0, happens, 1.0)
-    return jnp.where(jnp.isfinite(width) & (width > 0), bounded, beyond)
-
-
-def _largest_force(operator: Callable[[Array], Array], v: Array) -> Float[Array, ""]:
-    return jnp.max(jnp.abs(operator(v)), initial=0.0)
-
-
-def _well_inside(u: Array, low, high, has_low, has_high, fixed, margin) -> Array:
-    """The point next to the given one that is inside the bounds, by `margin` in its units."""
-    margin = margin * jnp.where(has_low & has_high, jnp.minimum(high - low, 1.0), 1.0)
-    inside_low = jnp.where(has_low, low + margin, -jnp.inf)
-    inside_high = jnp.where(has_high, high - margin, jnp.inf)
-    return jnp.where(fixed, low, jnp.clip(u, inside_low, inside_high))
 
 
 def _start(u: Array, c: Array, has_low, has_high, n_rows: int) -> _Iterate:

@@ -19,6 +19,7 @@ from viceversa.methods.adaptive_augmented_lagrangian import AdaptiveAugmentedLag
 from viceversa.methods.base import Info, OracleCounts
 from viceversa.problem import MisspecifiedVI
 from viceversa.schemes.base import Point, Scheme
+from viceversa.schemes.box_interior_point import box_interior_point, box_meets_in_totals
 from viceversa.schemes.interior_point import LARGEST, Lifted, interior_point, lift
 from viceversa.schemes.newton_state import NewtonPoint, NewtonState
 from viceversa.schemes.newton_strides import coupled, smoothed, triangular
@@ -157,7 +158,7 @@ class SemismoothNewton(Scheme):
         return state.n_failed >= state.patience
 
     def rescued(self, problem: MisspecifiedVI, state: NewtonState, is_far: bool) -> NewtonState:
-        """θ to the end, then the dense interior-point method at that θ, where the problem is small enough for it.
+        """θ to the end, then an interior-point method at that θ: for boxes with totals, or the dense one for small problems.
 
         A larger one that has come nowhere starts again inside its box: at the corner where it began, F may be far steeper
         than anywhere else. Next time when Newton has failed as often again.
@@ -166,6 +167,8 @@ class SemismoothNewton(Scheme):
         state = eqx.tree_at(lambda s: s.patience, state, 2 * state.patience)
         if problem.runs_on_host or problem.learning.depends_on_x:
             return state
+        if _size(problem) > DENSE and _is_box_with_totals(problem):
+            return _rescue_box(self, problem, state)
         if _size(problem) <= LARGEST:
             lifted = lift(problem.set)
             return state if lifted is None else _rescue(self, problem, lifted, state)
@@ -317,6 +320,10 @@ def _has_rows_and_totals(problem: MisspecifiedVI) -> bool:
     return _smooths(problem) and has_row_sums(problem.set) and meets_in_totals(problem)
 
 
+def _is_box_with_totals(problem: MisspecifiedVI) -> bool:
+    return _smooths(problem) and is_box(problem.set) and box_meets_in_totals(problem)
+
+
 def _tol_decides(problem: MisspecifiedVI, n_failed) -> Array:
     """Whether `tol` decides alone: coordinates have no units of their own, or Newton has failed too often to wait for it.
 
@@ -372,6 +379,15 @@ def _rescue(
     found = interior_point(problem, lifted, state.first.method.x, learner.theta)
     moved = _placed(scheme, problem, state, learner, found.x, found.lam)
     counted = state.n_products + 3 * found.n_steps * math.prod(problem.shape)
+    return eqx.tree_at(lambda s: (s.n_products, s.phase), moved, (counted, jnp.asarray(RESCUED)))
+
+
+@eqx.filter_jit
+def _rescue_box(scheme: SemismoothNewton, problem: MisspecifiedVI, state: NewtonState) -> NewtonState:
+    learner = scheme._learned(problem, state.first.learner)
+    found = box_interior_point(problem, state.first.method.x, learner.theta)
+    moved = _placed(scheme, problem, state, learner, found.x, found.lam)
+    counted = state.n_products + _PRODUCTS_INSIDE * found.n_steps
     return eqx.tree_at(lambda s: (s.n_products, s.phase), moved, (counted, jnp.asarray(RESCUED)))
 
 
