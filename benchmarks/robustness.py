@@ -21,7 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import viceversa as vv
-from benchmarks import corpus, corpus_congestion, judge
+from benchmarks import corpus, corpus_congestion, corpus_markets, judge
 
 TOL = 1e-8
 # The gallery's answers: how far x may be from a published one that it has solved for.
@@ -49,15 +49,20 @@ def generated(n_seeds: int) -> Iterator[Case]:
     """The corpus, family by family."""
     yield from (generated_case(planted) for planted in corpus.problems(n_seeds))
     yield from (generated_case(planted) for planted in corpus_congestion.problems(n_seeds))
+    yield from (generated_case(planted) for planted in corpus_markets.problems(n_seeds))
 
 
-def generated_case(planted: corpus.Planted | corpus_congestion.PlantedFlows) -> Case:
+def generated_case(
+    planted: corpus.Planted | corpus_congestion.PlantedFlows | corpus_markets.PlantedMarket,
+) -> Case:
     """A problem of the corpus, judged by what was planted."""
     truth = (planted.x_true, planted.multiplier_true, planted.theta_true)
 
     def verdict(x: np.ndarray, multiplier: np.ndarray, theta: np.ndarray) -> judge.Verdict:
         if isinstance(planted, corpus_congestion.PlantedFlows):
             return corpus_congestion.judge(planted, x, multiplier, theta)
+        if isinstance(planted, corpus_markets.PlantedMarket):
+            return corpus_markets.judge(planted, x, multiplier, theta)
         return judge.judge(planted, x, multiplier, theta)
 
     return Case(planted.family.name, planted.seed, planted.problem, truth, planted.theta0, verdict)

@@ -302,3 +302,62 @@ def test_a_limit_on_what_bounds_hold_fixed_is_kept_up_to_rounding():
         solution = vv.solve(problem.with_known(d + last_digit), max_iter=100)
         assert solution.success
         np.testing.assert_allclose(solution.x[1], 2.0 / 3.0, rtol=1e-8)
+
+
+# -- a start so far away that a tolerance relative to the way says little --------------------------
+def nearly_satisfiable(gap: float) -> vv.MisspecifiedVI:
+    """x ≥ 0 with Σx + gap ≤ 0."""
+    return vv.MisspecifiedVI(
+        lambda x, t: np.array([1.0, 2.0]) * x + x.sum() - 5.0,
+        vv.NonNegative(2),
+        lambda x, t: x.sum() + t,
+        vv.Known(gap),
+    )
+
+
+@pytest.mark.parametrize("way", ["fused", "callback", "solver"])
+def test_no_start_is_so_far_away_that_an_empty_set_passes(way):
+    problem, start = nearly_satisfiable(2e-3), [1e6, 0.0]
+    if way == "solver":
+        solution = vv.Solver(problem, x0=start).solve()
+    else:
+        solution = vv.solve(problem, x0=start, callback=(lambda _: False) if way == "callback" else None)
+    assert solution.status is vv.Status.infeasible
+    assert "so far away" in " ".join(solution.notes)
+
+
+@pytest.mark.parametrize("far", [1e5, 1e9, 1e12])
+def test_tol_refers_to_lengths_of_the_problem_wherever_it_begins(far):
+    problem = vv.MisspecifiedVI(
+        lambda x, t: x + 0.1 * x * jnp.abs(x) - t,
+        vv.NonNegative(3),
+        learning=vv.Known(np.array([1.0, 2.0, 3.0])),
+    )
+    usual = vv.solve(problem)
+    solution = vv.solve(problem, x0=[far, 0.0, far], tol=1e-4)
+    assert solution.success
+    np.testing.assert_allclose(solution.x, usual.x, rtol=0, atol=1e-3)
+    assert vv.certify(problem, solution.x, tol=1e-4).holds
+
+
+def test_a_kept_solver_does_not_measure_small_answers_by_large_ones():
+    class Shifted(eqx.Module):
+        shift: np.ndarray
+
+        def __call__(self, x, theta):
+            return theta * x + 0.1 * x**3 - self.shift
+
+    problem = vv.MisspecifiedVI(Shifted(np.full(3, 1e18)), vv.NonNegative(3), learning=vv.Known(1.0))
+    solver = vv.Solver(problem, tol=1e-4)
+    assert solver.solve().x.max() > 1e6
+    small = solver.update(operator={"shift": np.array([1.0, 2.0, 3.0])}).solve()
+    assert small.success
+    assert vv.certify(solver.problem, small.x, tol=1e-4).holds
+
+
+def test_a_usual_start_has_no_note():
+    problem = nearly_satisfiable(-2.0)
+    first = vv.solve(problem)
+    assert first.success
+    for solution in (first, vv.solve(problem, x0=[10.0, 3.0]), vv.solve(problem, init=first)):
+        assert solution.notes == ()

@@ -39,6 +39,7 @@ _MOST_OPERATIONS_IN_ONE = 4500
 # An unbounded iterate that has grown so many times larger than 1, the set and where it started: no unit explains that.
 _DIVERGED = 1e18
 _RESTLESS = 0.1  # the least relative residual of one that diverges
+_SHARE_OF_WIDTH = 1e-6  # a box may be so much larger than what happens in it
 _ALMOST_ANYTHING = 0.1  # a tolerance that passes points at which residuals leave out f's slopes
 
 
@@ -86,6 +87,13 @@ def projected(problem: MisspecifiedVI, starts: Starts) -> tuple[Array, PyTree, t
         return safe_divide(distance, size, distance)
 
     return x0, theta0, (moved(starts.x, x0), moved(starts.theta, theta0))
+
+
+def way_come(problem: MisspecifiedVI, x: Array, x0: Array) -> Float[Array, ""]:
+    """How far x is from x_0, in lengths of the problem: x itself, or a share of its widths; ∞ where there is none."""
+    width = jnp.asarray(problem.x_width)
+    length = jnp.maximum(max_abs(x), _SHARE_OF_WIDTH * jnp.max(jnp.where(jnp.isfinite(width), width, 0.0)))
+    return safe_divide(max_abs(x - x0), length, jnp.where(max_abs(x - x0) > 0, jnp.inf, 0.0))
 
 
 def start(problem: MisspecifiedVI, scheme: Scheme, x0: Array, theta0: PyTree, lam0: Array, key: Array):
@@ -203,7 +211,7 @@ class Outcome(NamedTuple):
     point: Point
     constraint_values: Any
     constraint_units: Any
-    summary: Float[Array, " 16"]
+    summary: Float[Array, " 17"]
 
 
 class Given(NamedTuple):
@@ -350,16 +358,16 @@ class _Stretch:
     def _closed(self, given: Given, carry: Carry) -> Packed:
         """The Outcome."""
         (problem, scheme, _), now = given.unpacked(), carry.run.whole()
-        (scales, moved), found = given.began.whole(), carry.found.whole()
+        (scales, moved), found, point = given.began.whole(), carry.found.whole(), scheme.output(now.scheme)
         summary = [now.verdict, now.k, jnp.minimum(carry.n, self.n_rows)]
         summary += [found.kkt, found.infeasibility, found.learning_error, *found.relative]
-        summary += [*scheme.counts(problem, now.scheme, now.k), *moved]
+        summary += [*scheme.counts(problem, now.scheme, now.k), way_come(problem, point.x, scales.x0), *moved]
         summary = jnp.stack([jnp.asarray(number, jnp.float64) for number in summary])
         return Packed.of(
             Outcome(
                 Later(Standing(now, scales, moved)),
                 Later((carry.rows, carry.ks)),
-                self.view.point(scheme.output(now.scheme)),
+                self.view.point(point),
                 found.f,
                 found.f_hat,
                 summary,

@@ -48,6 +48,7 @@ class Run:
     point: Any = None  # a Point of NumPy arrays
     counts: OracleCounts | None = None
     moved: Sequence[float] = ()  # how far projections moved x0 and θ0
+    way: float = 0.0  # how far x is from x0, in lengths of the problem
 
     def __init__(
         self,
@@ -135,6 +136,7 @@ class Run:
                 tol, n_tightenings = tol / 10.0, n_tightenings + 1
         certificate = self._certify(x0, theta0)
         status = self._status(int(self.progress.verdict), certificate)
+        self.way = float(loop.way_come(self.problem, jnp.asarray(self.point.x), x0))
         self.standing = Later(loop.Standing(self.progress, scales, moved))
         self.counts = OracleCounts(*map(int, self.scheme.counts(self.problem, self.progress.scheme, k)))
         return self._solution(status if status.success or forced is None else forced, certificate, k, spent)
@@ -172,7 +174,9 @@ class Run:
         """The verdict, the iteration, the number of rows and the certificate of a compiled stretch."""
         self.standing, self.point = outcome.standing, outcome.point
         verdict, k, n_rows, kkt, infeasibility, learning_error, *numbers = outcome.summary.tolist()
-        stationarity, feasibility, complementarity, learning, F, f, pullback, H, *self.moved = numbers
+        stationarity, feasibility, complementarity, learning, F, f, pullback, H, self.way, *self.moved = (
+            numbers
+        )
         relative = {
             "stationarity": stationarity,
             "feasibility": feasibility,

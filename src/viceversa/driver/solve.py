@@ -42,6 +42,13 @@ _STARTED_INSIDE = (
     "F, f or a derivative of theirs is not finite at the default start P_X(0), so the run began at a point inside X. "
     "Pass x0 to choose another."
 )
+# Lengths of the problem between start and answer from which on `tol`, relative to that way, is another one; and the most
+# iterations from the answer on.
+_FAR, _MOST_NEARBY = 1e4, 1000
+_BEGUN_NEARBY = (
+    "The start was so far away that a tolerance relative to the way would say little, so the run began again at its first answer; "
+    "the trace is that of the first run."
+)
 _FIRST_ORDER_ONLY = f"First order only: {NO_DERIVATIVES}"
 
 
@@ -99,8 +106,11 @@ def solve(
             else:
                 with in_this_thread():
                     solution = run.fused()
+        if method is None and (x0 is not None or init is not None):
+            solution = found_nearby(problem, solution, run)
         x_given, theta_given = x0 is not None or init is not None, theta0 is not None or init is not None
-        return solution, projection_notes(run.moved, x=x_given, theta=theta_given)
+        notes = projection_notes(run.moved, x=x_given, theta=theta_given)
+        return solution, (*notes, *solution.notes)
 
     solution, notes = run_from(x0)
     if x0 is None and init is None and solution.status is Status.nonfinite and solution.nit == 0:
@@ -113,6 +123,33 @@ def solve(
     if throw and not solution.success:
         raise SolveError(f"{solution.status}: {solution.message}")
     return solution
+
+
+def found_nearby(problem: MisspecifiedVI, solution: Solution, run: Run) -> Solution:
+    """A solution that was found from far away, found again from where it is: there `tol` refers to the problem's own lengths."""
+    if not (solution.success and run.way > _FAR):
+        return solution
+    settings = usual_settings(
+        float(run.settings.tol), min(run.settings.grid[-1], _MOST_NEARBY), int(run.settings.seed)
+    )
+    starts = starts_of(problem, None, None, None, solution)
+    with precision.double():
+        again = Run(problem, run.scheme, starts, settings, run.clock)
+        if problem.runs_on_host:
+            nearby = again.chunked(None, None, 0)
+        else:
+            with in_this_thread():
+                nearby = again.fused()
+    if not (nearby.success or nearby.status in (Status.infeasible, Status.infeasible_suspected)):
+        return solution  # lengths of rounding are none to be solved in
+    return replace(
+        nearby,
+        trace=solution.trace,
+        nit=solution.nit + nearby.nit,
+        counts=solution.counts + nearby.counts,
+        time=solution.time + nearby.time,
+        notes=(_BEGUN_NEARBY,),
+    )
 
 
 def iterate(

@@ -24,7 +24,7 @@ from viceversa.driver.own_device import in_this_thread
 from viceversa.driver.packing import Layout, Packed, leaves_and_layout
 from viceversa.driver.run import Run
 from viceversa.driver.solution import Solution
-from viceversa.driver.solve import MAX_ITER, solve
+from viceversa.driver.solve import MAX_ITER, found_nearby, solve
 from viceversa.errors import InputError, SolveError
 from viceversa.flattened import Flat, Form
 from viceversa.functions import Callback, Program
@@ -136,7 +136,8 @@ class Solver:
         starts = self._ready.starts.packed([last.x, *tree_leaves(last.theta), last.multiplier])
         with precision.double(), in_this_thread():
             run = Run(self.problem, self._scheme, starts, self._settings, time.perf_counter)
-            return run.fused(self._ready.packed)
+            solution = run.fused(self._ready.packed)
+        return solution if self._asked["method"] is not None else found_nearby(self.problem, solution, run)
 
 
 class _Part(NamedTuple):
