@@ -36,7 +36,7 @@ class Market:
 FAMILIES = (
     Market("markets-decades", 60, 8, decades=2.0, weighted=False),
     Market("markets-weighted-decades", 700, 1, decades=2.0),
-    Market("markets-weighted-decades-large", 1000, 3, decades=1.5),
+    Market("markets-weighted-decades-three", 400, 3, decades=1.5),
     Market("markets-cubic-weighted", 200, 4, decades=1.0, cubic=True),
 )
 
