@@ -11,7 +11,7 @@ BENCHMARKS = {
     "iteration_speed": "µs per iteration of Algorithm 1 beside NumPy, numba and C; what recording costs",
     "first_solve": "seconds from a fresh process to the first answer, beyond `import jax`",
     "peers": "the default solver beside QP, NLP and root-finding packages that are given θ* (pip install 'viceversa[peers]')",
-    "robustness": "608 planted problems and the gallery, solved with defaults and judged by the planted answers, beside other methods",
+    "robustness": "640 planted problems and the gallery, solved with defaults and judged by the planted answers, beside other methods",
     "theory_speed": "seconds that constants, audit and certify take on the (100, 10) market",
     "table1": "the paper's Table 1 with measured rates",
     "apps": "the applications at full size, each answer checked by a solver or formula outside the package",
