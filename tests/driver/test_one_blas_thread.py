@@ -19,7 +19,8 @@ from viceversa.driver.one_blas_thread import factors_matrices, one_blas_thread
 
 
 def n_threads() -> set[int]:
-    return {library.num_threads for library in ThreadpoolController().select(user_api="blas").lib_controllers}
+    """Of the BLAS that JAX uses."""
+    return {library.num_threads for library in thread_module._library().lib_controllers}
 
 
 @pytest.fixture(autouse=True)
@@ -29,6 +30,23 @@ def _three_threads():
 
 
 def test_within_there_is_one_thread_and_afterwards_as_many_as_before():
+    assert n_threads() == {3}
+    with one_blas_thread():
+        assert n_threads() == {1}
+    assert n_threads() == {3}
+
+
+def test_numpy_keeps_its_threads():
+    loaded = ThreadpoolController().select(user_api="blas").lib_controllers
+    others = [each for each in loaded if "numpy.libs" in each.filepath]
+    with one_blas_thread():
+        assert {each.num_threads for each in others} <= {3}
+
+
+def test_one_that_was_left_unfinished_does_not_keep_others_from_it():
+    abandoned = one_blas_thread()
+    abandoned.__enter__()
+    del abandoned  # as an interrupt may
     assert n_threads() == {3}
     with one_blas_thread():
         assert n_threads() == {1}

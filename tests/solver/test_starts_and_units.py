@@ -326,6 +326,31 @@ def test_no_start_is_so_far_away_that_an_empty_set_passes(way):
     assert "so far away" in " ".join(solution.notes)
 
 
+@pytest.mark.parametrize("n", [4, 20])
+def test_rows_that_contradict_each_other_do_so_from_far_away_too(n):
+    rng = np.random.default_rng(n)
+    A, b, c, g = (
+        rng.normal(size=(3, n)),
+        rng.normal(size=3),
+        10.0 ** rng.uniform(-1, 1, n),
+        rng.normal(size=n),
+    )
+    A[2], b[2] = -A[0], -b[0] - 0.1
+    problem = vv.MisspecifiedVI(lambda x, t: c * x - g, vv.Free(n), lambda x, t: A @ x - b, vv.Known(0.0))
+    solution = vv.solve(problem, x0=1e12 * rng.normal(size=n), max_iter=300)
+    assert np.max(A @ solution.x - b) > 0.04
+    assert not solution.success
+
+
+def test_a_small_answer_is_no_far_start():
+    """x* = 0 beside forces that are what they were at the start: there is no length to be solved in again."""
+    problem = vv.MisspecifiedVI(lambda x, t: x + x**3 - t, vv.Free(4), lambda x, t: x.sum(), vv.Known(1.3))
+    solution = vv.solve(problem, x0=[1.0, -1.0, 0.5, 0.2], max_iter=300)
+    assert solution.success
+    assert solution.notes == ()
+    np.testing.assert_allclose(solution.x, 0.0, atol=1e-8)
+
+
 @pytest.mark.parametrize("far", [1e5, 1e9, 1e12])
 def test_tol_refers_to_lengths_of_the_problem_wherever_it_begins(far):
     problem = vv.MisspecifiedVI(

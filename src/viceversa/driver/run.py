@@ -75,7 +75,7 @@ class Run:
                 return self._solution(self._status(verdict, certificate), certificate, k, now[1])
             standing = outcome.standing.whole()
             self.progress = standing.progress
-            forced = self._help(certificate, View(self.problem, self.scheme).problem(self.problem))
+            forced = self._helped(certificate, View(self.problem, self.scheme).problem(self.problem))
             if forced is not None:
                 return self._solution(forced, certificate, k, now[1])
             since = (int(self.progress.k), now[1])
@@ -126,7 +126,7 @@ class Run:
             elif time_limit is not None and spent >= time_limit:
                 forced = Status.time_limit
             elif verdict == loop.STALLED:
-                forced = self._help(self._certify(x0, theta0), self.problem)
+                forced = self._helped(self._certify(x0, theta0), self.problem)
                 k = int(self.progress.k)
             if forced or verdict in (loop.NONFINITE, loop.DIVERGED):
                 break
@@ -142,6 +142,10 @@ class Run:
         return self._solution(status if status.success or forced is None else forced, certificate, k, spent)
 
     # -- what the host decides -----------------------------------------------------------------
+    def _helped(self, certificate: Certificate, as_seen: MisspecifiedVI) -> Status | None:
+        with while_factoring(self.problem):
+            return self._help(certificate, as_seen)
+
     def _help(self, certificate: Certificate, as_seen: MisspecifiedVI) -> Status | None:
         """For a scheme that gives up: look for a proof of infeasibility, else rescue it, with the problem as it sees it."""
         point = self.point

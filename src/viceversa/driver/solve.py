@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from viceversa import precision
@@ -33,6 +34,7 @@ from viceversa.driver.run import Run
 from viceversa.driver.solution import Solution
 from viceversa.driver.status import Status
 from viceversa.errors import SolveError
+from viceversa.numerics import max_abs
 from viceversa.problem import MisspecifiedVI
 from viceversa.schemes.base import Point, Scheme
 from viceversa.schemes.semismooth_newton import NO_DERIVATIVES
@@ -42,9 +44,7 @@ _STARTED_INSIDE = (
     "F, f or a derivative of theirs is not finite at the default start P_X(0), so the run began at a point inside X. "
     "Pass x0 to choose another."
 )
-# Lengths of the problem between start and answer from which on `tol`, relative to that way, is another one; and the most
-# iterations from the answer on.
-_FAR, _MOST_NEARBY = 1e4, 1000
+_FAR = 1e4  # lengths of the problem between start and answer from which on `tol`, relative to that way, is another one
 _BEGUN_NEARBY = (
     "The start was so far away that a tolerance relative to the way would say little, so the run began again at its first answer; "
     "the trace is that of the first run."
@@ -97,17 +97,21 @@ def solve(
     on_host = problem.runs_on_host
     chunked = on_host or callback is not None or time_limit is not None or verbose > 0
 
+    def go(run: Run, spent: float = 0.0) -> Solution:
+        if chunked:
+            left = None if time_limit is None else max(time_limit - spent, 0.0)
+            return run.chunked(callback, left, verbose)
+        with in_this_thread():
+            return run.fused()
+
     def run_from(x0: Any) -> tuple[Solution, tuple[str, ...]]:
         starts = starts_of(problem, x0, theta0, multiplier0, init)
         with precision.double():
             run = Run(problem, scheme, starts, settings, clock)
-            if chunked:
-                solution = run.chunked(callback, time_limit, verbose)
-            else:
-                with in_this_thread():
-                    solution = run.fused()
+            solution = go(run)
         if method is None and (x0 is not None or init is not None):
-            solution = found_nearby(problem, solution, run)
+            spent = solution.time
+            solution = found_nearby(problem, solution, run, lambda again: go(again, spent))
         x_given, theta_given = x0 is not None or init is not None, theta0 is not None or init is not None
         notes = projection_notes(run.moved, x=x_given, theta=theta_given)
         return solution, (*notes, *solution.notes)
@@ -125,23 +129,25 @@ def solve(
     return solution
 
 
-def found_nearby(problem: MisspecifiedVI, solution: Solution, run: Run) -> Solution:
-    """A solution that was found from far away, found again from where it is: there `tol` refers to the problem's own lengths."""
+def found_nearby(
+    problem: MisspecifiedVI, solution: Solution, run: Run, go: Callable[[Run], Solution]
+) -> Solution:
+    """A solution that was found from far away, found again from where it is: there `tol` refers to the problem's own lengths.
+
+    The way is long only if forces say so too: where they are at the answer what they were at the start, x* is small, not the
+    start far away. Whatever comes of the second run is the outcome of both.
+    """
     if not (solution.success and run.way > _FAR):
         return solution
-    settings = usual_settings(
-        float(run.settings.tol), min(run.settings.grid[-1], _MOST_NEARBY), int(run.settings.seed)
-    )
-    starts = starts_of(problem, None, None, None, solution)
+    assert run.standing is not None
     with precision.double():
-        again = Run(problem, run.scheme, starts, settings, run.clock)
-        if problem.runs_on_host:
-            nearby = again.chunked(None, None, 0)
-        else:
-            with in_this_thread():
-                nearby = again.fused()
-    if not (nearby.success or nearby.status in (Status.infeasible, Status.infeasible_suspected)):
-        return solution  # lengths of rounding are none to be solved in
+        at_start = float(run.standing.whole().progress.force.size)
+        here = float(max_abs(jnp.asarray(problem.at(solution.theta).F(jnp.asarray(solution.x)))))
+        if not at_start > _FAR * here:
+            return solution
+        starts = starts_of(problem, None, None, None, solution)
+        settings = usual_settings(float(run.settings.tol), int(run.settings.grid[-1]), int(run.settings.seed))
+        nearby = go(Run(problem, run.scheme, starts, settings, run.clock))
     return replace(
         nearby,
         trace=solution.trace,
@@ -192,7 +198,8 @@ def iterate(
             gives_up = scheme.gives_up(state)
             if gives_up is not None and bool(gives_up) and not _is_solved(problem, scheme, state):
                 was_tentative = scheme.is_tentative(state)
-                state = scheme.rescued(problem, state, is_far=False)
+                with while_factoring(problem):
+                    state = scheme.rescued(problem, state, is_far=False)
                 state = _next_state(problem, scheme, state) if was_tentative else state
 
 

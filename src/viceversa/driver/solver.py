@@ -137,7 +137,9 @@ class Solver:
         with precision.double(), in_this_thread():
             run = Run(self.problem, self._scheme, starts, self._settings, time.perf_counter)
             solution = run.fused(self._ready.packed)
-        return solution if self._asked["method"] is not None else found_nearby(self.problem, solution, run)
+        if self._asked["method"] is not None:
+            return solution
+        return found_nearby(self.problem, solution, run, _gone)
 
 
 class _Part(NamedTuple):
@@ -240,6 +242,11 @@ def _with_fields(name: str, module: Any, fields: Mapping[str, Any]) -> tuple[Any
 def _fields_of(module: Any) -> dict[str, Any]:
     """Of an Equinox module, which would look at what is read by its name."""
     return object.__getattribute__(module, "__dict__")
+
+
+def _gone(run: Run) -> Solution:
+    with in_this_thread():
+        return run.fused()
 
 
 @lru_cache(maxsize=256)

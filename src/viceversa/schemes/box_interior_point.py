@@ -125,15 +125,16 @@ def box_interior_point(problem: MisspecifiedVI, x0: Array, theta: PyTree) -> Int
     def error(now: _Iterate) -> Array:
         r_d, r_f = residuals(now, *kkt(now.x, now.lam))
         mu = sum([jnp.sum(pair.product) for pair in pairs(now)], jnp.zeros(())) / jnp.maximum(n_pairs, 1)
-        parts = [max_abs(r_d * unit) / energy, max_abs(r_f / variation), mu / energy]
+        parts = [max_abs(r_d * reach) / energy, max_abs(r_f / variation), mu / energy]
         return jnp.max(jnp.stack(parts))
 
     start = tame_point(problem, x0, theta)
     unit = units_of(F, start, upper - lower)
     x = unit * place_inside(F, start, unit, lower / unit, upper / unit, fixed)
     x = jnp.where(fixed, lower, x)
-    energy = jnp.maximum(max_abs(F(x) * unit), 1e-300)
-    f_x, (slopes,) = f.of_gradients(x, (lambda gradient: jnp.abs(gradient) * unit, jnp.sum))
+    energy = jnp.maximum(max_abs(jnp.where(fixed, 0.0, F(x) * unit)), 1e-300)
+    reach = jnp.where(fixed, 0.0, unit)
+    f_x, (slopes,) = f.of_gradients(x, (lambda gradient: jnp.abs(gradient) * reach, jnp.sum))
     variation = jnp.maximum(jnp.abs(f_x), slopes)
     variation = jnp.where(variation > 0, variation, 1.0)
     (low, high), s = slacks(x), jnp.maximum(-f_x, _LEAST_SLACK * variation)

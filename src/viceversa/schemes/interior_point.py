@@ -170,7 +170,7 @@ def interior_point(problem: MisspecifiedVI, lifted: Lifted, x0: Array, theta: Py
 
     u_start = place_inside(operator, start, unit_x, low, high, fixed)
     start = unit_x * u_start  # at a bound F and f may have poles
-    unit_F = jnp.maximum(jnp.max(jnp.abs(operator(start) * unit_x)), 1e-300)
+    unit_F = jnp.maximum(jnp.max(jnp.abs(jnp.where(fixed, 0.0, operator(start) * unit_x))), 1e-300)
     J0 = jacobian(constraints, start)
     unit_c = jnp.maximum(jnp.abs(constraints(start)), jnp.sum(jnp.abs(J0) * unit_x, axis=1))
     unit_c = jnp.where(unit_c > 0, unit_c, 1.0)

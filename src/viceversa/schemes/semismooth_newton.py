@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, PyTree
 
 from viceversa.errors import InputError
@@ -167,7 +168,9 @@ class SemismoothNewton(Scheme):
         state = eqx.tree_at(lambda s: s.patience, state, 2 * state.patience)
         if problem.runs_on_host or problem.learning.depends_on_x:
             return state
-        if _size(problem) > DENSE and _is_box_with_totals(problem):
+        # Widths are good units; where there are none, the dense method is surer.
+        in_totals = LARGEST if not np.isfinite(np.asarray(problem.x_width)).all() else DENSE
+        if _size(problem) > in_totals and _is_box_with_totals(problem):
             return _rescue_box(self, problem, state)
         if _size(problem) <= LARGEST:
             lifted = lift(problem.set)
