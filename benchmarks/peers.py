@@ -574,24 +574,27 @@ def run(output: Path, quick: bool = False) -> None:
 
 
 def draw(rows: list[list[str]], path: Path) -> None:
-    """Set-up and solve over the size of the market, for the solvers that reach the target."""
+    """Set-up and solve over the size of the market, for the solvers that reach the target; of ours also the solve alone."""
     import matplotlib
 
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
     curves: dict[str, list[tuple[int, float]]] = {}
-    for instance, solver, new, _, relative, *_ in rows:
+    for instance, solver, new, _, relative, alone, *_ in rows:
         reached = relative and not relative.endswith("!") and new.replace(".", "").isdigit()
         if instance.startswith("Cournot") and reached:
             n_firms, n_products = (int(word) for word in instance[9:-1].split(", "))
-            curves.setdefault(solver.replace("*", ""), []).append((n_firms * n_products, float(new)))
+            size, name = n_firms * n_products, solver.replace("*", "")
+            curves.setdefault(name, []).append((size, float(new)))
+            if alone:
+                curves.setdefault(f"{name}: vv.solve alone", []).append((size, float(alone)))
     figure, axes = plt.subplots(figsize=(7.2, 4.4))
     styles = ("-", "--", ":", "-.")
     for number, (solver, points) in enumerate(curves.items()):
         ours = solver.startswith("viceversa")
         style = (
-            {"color": "black", "linewidth": 2.5}
+            {"color": "black", "linewidth": 2.5, "linestyle": "--" if solver.endswith("alone") else "-"}
             if ours
             else {"linestyle": styles[number % 4], "linewidth": 1.2}
         )
