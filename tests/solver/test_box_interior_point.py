@@ -105,7 +105,12 @@ def by_bisection(c, g, w, v, low, high, cap) -> np.ndarray:
 
 @pytest.mark.parametrize(
     ("n", "decades", "kind"),
-    [(2000, 2, "widths"), (2000, 3, "widths"), (600, 3, "fixed"), (600, 3, "no widths")],
+    [
+        pytest.param(2000, 2, "widths", marks=pytest.mark.slow),
+        (2000, 3, "widths"),
+        (600, 3, "fixed"),
+        pytest.param(600, 3, "no widths", marks=pytest.mark.slow),
+    ],
 )
 def test_large_problems_that_newton_finds_too_hard_are_solved(n, decades, kind):
     n_rescued = 0

@@ -326,7 +326,7 @@ def test_no_start_is_so_far_away_that_an_empty_set_passes(way):
     assert "so far away" in " ".join(solution.notes)
 
 
-@pytest.mark.parametrize("n", [4, 20])
+@pytest.mark.parametrize("n", [4, pytest.param(20, marks=pytest.mark.slow)])
 def test_rows_that_contradict_each_other_do_so_from_far_away_too(n):
     rng = np.random.default_rng(n)
     A, b, c, g = (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import cache
 from typing import Any, ClassVar
 
@@ -39,7 +40,7 @@ _FIRST_BATCH_LINEAR = 1  # and from a solution nearby
 _NEXT_BATCH = 10  # at least so many after a Newton step that did not help; every further time twice as many
 _LONGEST_BATCH = 5000
 _N_LEARNING_STEPS = 10  # Newton steps on θ before the interior-point method, which works at a fixed θ
-_PRODUCTS_INSIDE = 12  # of one interior-point step on a simplex, about
+_PRODUCTS_INSIDE = 12  # of one interior-point step by elimination, about
 _PATIENCE = 3  # failed Newton steps before a small problem is handed to the interior-point method
 # Of the way across X: where a problem too large for a rescue starts again, one after the other.
 _INSIDE = (0.1, 0.5, 0.01)
@@ -378,19 +379,27 @@ def _begin_inside(
 def _rescue(
     scheme: SemismoothNewton, problem: MisspecifiedVI, lifted: Lifted, state: NewtonState
 ) -> NewtonState:
-    learner = scheme._learned(problem, state.first.learner)
-    found = interior_point(problem, lifted, state.first.method.x, learner.theta)
-    moved = _placed(scheme, problem, state, learner, found.x, found.lam)
-    counted = state.n_products + 3 * found.n_steps * math.prod(problem.shape)
-    return eqx.tree_at(lambda s: (s.n_products, s.phase), moved, (counted, jnp.asarray(RESCUED)))
+    each = 3 * math.prod(problem.shape)
+    return _from_inside(
+        scheme, problem, state, lambda x, theta: interior_point(problem, lifted, x, theta), each
+    )
 
 
 @eqx.filter_jit
 def _rescue_box(scheme: SemismoothNewton, problem: MisspecifiedVI, state: NewtonState) -> NewtonState:
+    return _from_inside(
+        scheme, problem, state, lambda x, theta: box_interior_point(problem, x, theta), _PRODUCTS_INSIDE
+    )
+
+
+def _from_inside(
+    scheme: SemismoothNewton, problem: MisspecifiedVI, state: NewtonState, inside: Callable, n_products: int
+) -> NewtonState:
+    """θ to the end, then an interior-point method at that θ, whose steps take so many products each."""
     learner = scheme._learned(problem, state.first.learner)
-    found = box_interior_point(problem, state.first.method.x, learner.theta)
+    found = inside(state.first.method.x, learner.theta)
     moved = _placed(scheme, problem, state, learner, found.x, found.lam)
-    counted = state.n_products + _PRODUCTS_INSIDE * found.n_steps
+    counted = state.n_products + n_products * found.n_steps
     return eqx.tree_at(lambda s: (s.n_products, s.phase), moved, (counted, jnp.asarray(RESCUED)))
 
 
