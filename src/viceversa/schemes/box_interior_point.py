@@ -21,13 +21,12 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PyTree
 
-from viceversa.functions import float64_of
 from viceversa.numerics import max_abs, positive_part
 from viceversa.problem import MisspecifiedVI
 from viceversa.schemes.aggregates import Aggregates, corrected
 from viceversa.schemes.central_path import CentralPath, Pair, follow
 from viceversa.schemes.interior_start import place_inside, tame_point, units_of
-from viceversa.schemes.newton_system import kkt_map
+from viceversa.schemes.newton_system import kkt_map, read_off
 from viceversa.sets.intervals import ends
 
 _RTOL = 1e-12  # of the linear system, as far as corrections go
@@ -58,15 +57,7 @@ class InteriorOfBox(NamedTuple):
 
 def box_meets_in_totals(problem: MisspecifiedVI) -> bool:
     """Whether this method knows the problem: coordinates meet only in totals, and constraints belong to those."""
-    found = []
-
-    def asked(x: Array, lam: Array, theta: PyTree) -> None:
-        product = jax.linearize(kkt_map(problem, theta), x, lam)[1]
-        found.append(Aggregates.of(product, x, lam) is not None)
-
-    x, lam = (float64_of(shape) for shape in (problem.shape, (problem.n_constraints,)))
-    jax.eval_shape(asked, x, lam, problem.learning.set.zeros())
-    return found[-1]
+    return read_off(problem, lambda product, x, lam: Aggregates.of(product, x, lam) is not None)
 
 
 def box_interior_point(problem: MisspecifiedVI, x0: Array, theta: PyTree) -> InteriorOfBox:

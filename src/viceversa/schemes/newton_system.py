@@ -12,6 +12,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from viceversa import krylov
+from viceversa.functions import float64_of
 from viceversa.linear_matrix import matrix_of
 from viceversa.local_derivative import local_derivative
 from viceversa.numerics import irregular_signs, positive_part, safe_divide, solve_dense
@@ -153,6 +154,18 @@ def kkt_map(problem: MisspecifiedVI, theta: PyTree) -> Callable[[Array, Array], 
         return F(x) + pullback(lam), f_x
 
     return kkt
+
+
+def read_off(problem: MisspecifiedVI, question: Callable[[Callable, Array, Array], bool]) -> bool:
+    """What the program of the map's derivative tells without being run: question(product, x, λ)."""
+    found = []
+
+    def asked(x: Array, lam: Array, theta: PyTree) -> None:
+        found.append(question(jax.linearize(kkt_map(problem, theta), x, lam)[1], x, lam))
+
+    x, lam = (float64_of(shape) for shape in (problem.shape, (problem.n_constraints,)))
+    jax.eval_shape(asked, x, lam, problem.learning.set.zeros())
+    return found[-1]
 
 
 class Direction(NamedTuple):

@@ -24,11 +24,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PyTree
 
-from viceversa.functions import float64_of
 from viceversa.numerics import positive_part, safe_divide
 from viceversa.problem import MisspecifiedVI
 from viceversa.schemes.aggregates import Aggregates
-from viceversa.schemes.newton_system import KKT, kkt_at, kkt_map
+from viceversa.schemes.newton_system import KKT, kkt_at, read_off
 from viceversa.sets.intervals import ends
 
 _MOST_EVALUATIONS = 100
@@ -78,15 +77,12 @@ class _Search(NamedTuple):
 
 def has_one_total(problem: MisspecifiedVI) -> bool:
     """Whether coordinates of an affine problem meet in one total, which constraints may be on, or in none."""
-    found = []
 
-    def asked(x: Array, lam: Array, theta: PyTree) -> None:
-        totals = _totals(jax.linearize(kkt_map(problem, theta), x, lam)[1], x, lam)
-        found.append(totals is not None and totals.n_sums <= 1)
+    def has(product: Callable, x: Array, lam: Array) -> bool:
+        totals = _totals(product, x, lam)
+        return totals is not None and totals.n_sums <= 1
 
-    x, lam = (float64_of(shape) for shape in (problem.shape, (problem.n_constraints,)))
-    jax.eval_shape(asked, x, lam, problem.learning.set.zeros())
-    return found[-1]
+    return read_off(problem, has)
 
 
 def solve_one_total(problem: MisspecifiedVI, x: Array, lam: Array, theta: PyTree) -> OneTotal:

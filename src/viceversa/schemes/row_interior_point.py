@@ -14,18 +14,18 @@ own to be scaled by, this takes ten to thirty steps where a smoothed map takes h
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PyTree
 
-from viceversa.functions import float64_of
 from viceversa.numerics import max_abs, positive_part
 from viceversa.problem import MisspecifiedVI
 from viceversa.schemes.aggregates import corrected
 from viceversa.schemes.central_path import CentralPath, Pair, follow
-from viceversa.schemes.newton_system import Metric, kkt_map
+from viceversa.schemes.newton_system import Metric, kkt_map, read_off
 from viceversa.schemes.row_sums import RowStep, elimination, row_system, sums_of_rows
 from viceversa.schemes.smoothed_projection import may_vary
 from viceversa.sets import Simplex
@@ -57,16 +57,12 @@ class InteriorOfRows(NamedTuple):
 
 def meets_in_totals(problem: MisspecifiedVI) -> bool:
     """Whether this method knows the problem: coordinates meet only in totals, and constraints are few or belong to those."""
-    found = []
 
-    def asked(x: Array, lam: Array, theta: PyTree) -> None:
-        product = jax.linearize(kkt_map(problem, theta), x, lam)[1]
+    def does(product: Callable, x: Array, lam: Array) -> bool:
         diagonals = Metric(jnp.ones_like(x), jnp.ones_like(lam))
-        found.append(elimination(product, RowStep(x, lam, sums_of_rows(x)), diagonals) is not None)
+        return elimination(product, RowStep(x, lam, sums_of_rows(x)), diagonals) is not None
 
-    x, lam = (float64_of(shape) for shape in (problem.shape, (problem.n_constraints,)))
-    jax.eval_shape(asked, x, lam, problem.learning.set.zeros())
-    return found[-1]
+    return read_off(problem, does)
 
 
 def row_interior_point(problem: MisspecifiedVI, theta: PyTree) -> InteriorOfRows:
