@@ -11,7 +11,7 @@ import inspect
 import itertools
 import time
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -45,25 +45,26 @@ class Case(NamedTuple):
 
 
 # -- what is solved ------------------------------------------------------------------------------
+# Each part of the corpus with its judge.
+_PARTS: tuple[tuple[Callable, Callable], ...] = (
+    (corpus.problems, judge.judge),
+    (corpus_congestion.problems, corpus_congestion.judge),
+    (corpus_markets.problems, corpus_markets.judge),
+)
+
+
 def generated(n_seeds: int) -> Iterator[Case]:
     """The corpus, family by family."""
-    yield from (generated_case(planted) for planted in corpus.problems(n_seeds))
-    yield from (generated_case(planted) for planted in corpus_congestion.problems(n_seeds))
-    yield from (generated_case(planted) for planted in corpus_markets.problems(n_seeds))
+    for problems, judged in _PARTS:
+        yield from (generated_case(planted, judged) for planted in problems(n_seeds))
 
 
-def generated_case(
-    planted: corpus.Planted | corpus_congestion.PlantedFlows | corpus_markets.PlantedMarket,
-) -> Case:
+def generated_case(planted: Any, judged: Callable = judge.judge) -> Case:
     """A problem of the corpus, judged by what was planted."""
     truth = (planted.x_true, planted.multiplier_true, planted.theta_true)
 
     def verdict(x: np.ndarray, multiplier: np.ndarray, theta: np.ndarray) -> judge.Verdict:
-        if isinstance(planted, corpus_congestion.PlantedFlows):
-            return corpus_congestion.judge(planted, x, multiplier, theta)
-        if isinstance(planted, corpus_markets.PlantedMarket):
-            return corpus_markets.judge(planted, x, multiplier, theta)
-        return judge.judge(planted, x, multiplier, theta)
+        return judged(planted, x, multiplier, theta)
 
     return Case(planted.family.name, planted.seed, planted.problem, truth, planted.theta0, verdict)
 

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from benchmarks import __main__ as command
-from benchmarks import corpus, iteration_speed, judge, machine, plain_loops, robustness
+from benchmarks import corpus, corpus_markets, iteration_speed, judge, machine, plain_loops, robustness
 from benchmarks.market import market
 
 import viceversa as vv
@@ -149,6 +149,24 @@ def test_gallery_answers_are_judged_by_what_was_published():
     assert not case.judge(x, instance.multiplier_true, instance.theta_true).is_wrong(1e-10)
     x[0, 0, 0] += 1.0
     assert case.judge(x, instance.multiplier_true, instance.theta_true).is_wrong(1e-8)
+
+
+@pytest.mark.parametrize("family", corpus_markets.FAMILIES, ids=lambda family: family.name)
+def test_the_markets_judge_passes_the_planted_answer_alone(family):
+    seeds = (corpus_markets.plant(family, seed) for seed in range(8))
+    planted = next(each for each in seeds if each.multiplier_true.any())
+    x, multiplier, theta = planted.x_true, planted.multiplier_true, planted.theta_true
+
+    def is_wrong(*answer) -> bool:
+        return corpus_markets.judge(planted, *answer).is_wrong(1e-8)
+
+    assert not is_wrong(x, multiplier, theta)
+    assert is_wrong(0.999 * x, multiplier, theta)
+    assert is_wrong(x, 1.01 * multiplier, theta)
+    assert is_wrong(x, multiplier, 1.001 * theta)
+    assert is_wrong(x, -multiplier, theta)
+    # In F as the package evaluates it, the planted answer solves the market.
+    assert vv.certify(planted.problem, x, multiplier, theta, tol=1e-10).holds
 
 
 def test_the_summary_counts_failures_and_wrong_reports():

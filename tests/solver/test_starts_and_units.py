@@ -351,11 +351,14 @@ def test_a_small_answer_is_no_far_start():
     np.testing.assert_allclose(solution.x, 0.0, atol=1e-8)
 
 
+@pytest.mark.parametrize(
+    "X", [vv.NonNegative(3), vv.Box(0.0, 1e13, shape=3)], ids=["no width", "as good as none"]
+)
 @pytest.mark.parametrize("far", [1e5, 1e9, 1e12])
-def test_tol_refers_to_lengths_of_the_problem_wherever_it_begins(far):
+def test_tol_refers_to_lengths_of_the_problem_wherever_it_begins(far, X):
     problem = vv.MisspecifiedVI(
         lambda x, t: x + 0.1 * x * jnp.abs(x) - t,
-        vv.NonNegative(3),
+        X,
         learning=vv.Known(np.array([1.0, 2.0, 3.0])),
     )
     usual = vv.solve(problem)

@@ -75,6 +75,17 @@ def coordinate_scale(problem: MisspecifiedVI, x: Array, x0: Array) -> Array:
     return jnp.where(local <= _ROUNDING * width, jnp.maximum(share, local), jnp.minimum(width, local))
 
 
+def way_come(problem: MisspecifiedVI, x: Array, x0: Array) -> Float[Array, ""]:
+    """How often the largest x̂ holds what there would be to measure by without x_0: x itself, or a share of its widths.
+
+    ∞ where there is nothing.
+    """
+    width = jnp.asarray(problem.x_width)
+    share = jnp.max(jnp.where(width < _NO_BOUND, _SHARE * width, 0.0), initial=0.0)
+    way = max_abs(coordinate_scale(problem, x, x0))
+    return safe_divide(way, jnp.maximum(max_abs(x), share), jnp.where(way > 0, jnp.inf, 0.0))
+
+
 def theta_scale(problem: MisspecifiedVI, theta: PyTree, theta0: PyTree) -> Float[Array, ""]:
     """θ̂ = max(‖θ‖, ‖θ − θ_0‖), or a share of the width of Θ where that is nothing."""
     local = jnp.maximum(tree_norm(theta), tree_norm(tree_subtract(theta, theta0)))

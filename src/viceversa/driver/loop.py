@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PyTree
 
-from viceversa.certificates.residuals import Residuals, Scales, force_at_start, start_scales
+from viceversa.certificates.residuals import Residuals, Scales, force_at_start, start_scales, way_come
 from viceversa.driver.compiled import Compiled
 from viceversa.driver.packing import Later, Packed
 from viceversa.driver.recording import Row, Truth, measure
@@ -39,7 +39,6 @@ _MOST_OPERATIONS_IN_ONE = 4500
 # An unbounded iterate that has grown so many times larger than 1, the set and where it started: no unit explains that.
 _DIVERGED = 1e18
 _RESTLESS = 0.1  # the least relative residual of one that diverges
-_SHARE_OF_WIDTH = 1e-6  # a box may be so much larger than what happens in it
 _ALMOST_ANYTHING = 0.1  # a tolerance that passes points at which residuals leave out f's slopes
 
 
@@ -87,13 +86,6 @@ def projected(problem: MisspecifiedVI, starts: Starts) -> tuple[Array, PyTree, t
         return safe_divide(distance, size, distance)
 
     return x0, theta0, (moved(starts.x, x0), moved(starts.theta, theta0))
-
-
-def way_come(problem: MisspecifiedVI, x: Array, x0: Array) -> Float[Array, ""]:
-    """How far x is from x_0, in lengths of the problem: x itself, or a share of its widths; ∞ where there is none."""
-    width = jnp.asarray(problem.x_width)
-    length = jnp.maximum(max_abs(x), _SHARE_OF_WIDTH * jnp.max(jnp.where(jnp.isfinite(width), width, 0.0)))
-    return safe_divide(max_abs(x - x0), length, jnp.where(max_abs(x - x0) > 0, jnp.inf, 0.0))
 
 
 def start(problem: MisspecifiedVI, scheme: Scheme, x0: Array, theta0: PyTree, lam0: Array, key: Array):

@@ -13,7 +13,7 @@ import numpy as np
 
 from viceversa.certificates.infeasibility import InfeasibilityProof, prove_infeasible
 from viceversa.certificates.kkt import Certificate, build_certificate, certificate_of, certify
-from viceversa.certificates.residuals import Relative, Residuals
+from viceversa.certificates.residuals import Relative, Residuals, way_come
 from viceversa.driver import loop
 from viceversa.driver.one_blas_thread import while_factoring
 from viceversa.driver.packing import Later, Packed
@@ -48,7 +48,7 @@ class Run:
     point: Any = None  # a Point of NumPy arrays
     counts: OracleCounts | None = None
     moved: Sequence[float] = ()  # how far projections moved x0 and θ0
-    way: float = 0.0  # how far x is from x0, in lengths of the problem
+    way: float = 0.0  # from x0 to x, in lengths of the problem
 
     def __init__(
         self,
@@ -136,7 +136,7 @@ class Run:
                 tol, n_tightenings = tol / 10.0, n_tightenings + 1
         certificate = self._certify(x0, theta0)
         status = self._status(int(self.progress.verdict), certificate)
-        self.way = float(loop.way_come(self.problem, jnp.asarray(self.point.x), x0))
+        self.way = float(way_come(self.problem, jnp.asarray(self.point.x), x0))
         self.standing = Later(loop.Standing(self.progress, scales, moved))
         self.counts = OracleCounts(*map(int, self.scheme.counts(self.problem, self.progress.scheme, k)))
         return self._solution(status if status.success or forced is None else forced, certificate, k, spent)

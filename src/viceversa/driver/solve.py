@@ -170,7 +170,8 @@ def iterate(
 ) -> Iterator[Point]:
     """The points of a method one at a time, from the start on, as NumPy arrays; the same numbers as `solve`.
 
-    The default method that gives up where `solve` would not stop is helped in the same way, but no proof of infeasibility is looked for.
+    The default method that gives up where `solve` would not stop is helped in the same way, but no proof of infeasibility is looked for,
+    and a run from far away is not begun again.
 
     Example:
         >>> import itertools, viceversa as vv

@@ -139,7 +139,7 @@ class Solver:
             solution = run.fused(self._ready.packed)
         if self._asked["method"] is not None:
             return solution
-        return found_nearby(self.problem, solution, run, _gone)
+        return found_nearby(self.problem, solution, run, _fused_in_this_thread)
 
 
 class _Part(NamedTuple):
@@ -244,7 +244,7 @@ def _fields_of(module: Any) -> dict[str, Any]:
     return object.__getattribute__(module, "__dict__")
 
 
-def _gone(run: Run) -> Solution:
+def _fused_in_this_thread(run: Run) -> Solution:
     with in_this_thread():
         return run.fused()
 
