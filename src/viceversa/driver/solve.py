@@ -46,8 +46,8 @@ _STARTED_INSIDE = (
 )
 _FAR = 1e4  # lengths of the problem between start and answer from which on `tol`, relative to that way, is another one
 _BEGUN_NEARBY = (
-    "The start was so far away that a tolerance relative to the way would say little, so the run began again at its first answer; "
-    "the trace is that of the first run."
+    "The start was so far away (over 10 000 lengths of the answer) that tol, which is relative to the way, would say little: the run "
+    "began again at its first answer. The trace is that of the first run."
 )
 _FIRST_ORDER_ONLY = f"First order only: {NO_DERIVATIVES}"
 
